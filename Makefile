@@ -1,0 +1,45 @@
+# make month   set up, write the till's September, load it, check it
+# make test    set up and pass the tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export DAGSTER_HOME ?= $(CURDIR)/dagster_home
+NAME ?=
+
+.PHONY: setup month dev test test-fast lint bench
+
+setup: $(READY)
+
+# Everything the project needs, jars included, in .venv; nothing to do when the pins have not changed.
+$(READY): pyproject.toml setup.py constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "setup: Python 3.10 or newer is needed, and $(PYTHON) is not; try make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
+	@test -n "$$JAVA_HOME" || command -v java >/dev/null || { echo "setup: Spark needs Java 17 or newer and there is none; install a JDK, or point JAVA_HOME at one" >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || { echo "setup: $(PYTHON) cannot make a virtual environment; install its venv package" >&2; exit 2; }
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m shop_pipeline.core.spark
+	@touch $@
+
+month: setup
+	$(BIN)/shop sample
+	$(BIN)/shop backfill 2026-09-02 2026-10-01
+
+# The web UI on http://127.0.0.1:3000; schedules and sensors start stopped.
+dev: setup
+	@$(BIN)/python -c 'from shop_pipeline.settings import load_settings, prepare_dagster_home as p; print("DAGSTER_HOME is", p(load_settings()))'
+	$(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p 3000
+
+test: setup lint
+	$(BIN)/python -m pytest
+
+# The tests that need no Spark, in seconds.
+test-fast: setup
+	$(BIN)/python -m pytest -m 'not spark and not slow'
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python -m bench $(NAME)

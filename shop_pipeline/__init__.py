@@ -1,0 +1,1 @@
+"""Loads a shop's orders every day; see README.md."""

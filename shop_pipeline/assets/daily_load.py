@@ -1,0 +1,165 @@
+"""The factory of daily loads: a source, a contract and which day a key stands for go in, an asset with its check comes out."""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import dagster as dg
+from dagster_shared.utils.warnings import PreviewWarning
+from pydantic import Field
+
+from shop_pipeline.assets.day_events import DayOutcome, report
+from shop_pipeline.core.contract import Contract
+from shop_pipeline.core.days import KeyRule
+from shop_pipeline.core.errors import SettingError
+from shop_pipeline.core.load import DailyLoad, DayResult, Status
+from shop_pipeline.core.sources import Source
+from shop_pipeline.resources import ClockResource, LakeResource, SparkResource
+
+CHECK = "check_day"
+# Followed by `shop` in a terminal; Dagster shows the same lines in the run's log.
+PROGRESS = logging.getLogger("shop_pipeline.progress")
+DAYS_PER_RUN = 31
+
+
+class LoadConfig(dg.Config):
+    """Run configuration of a load."""
+
+    write_mode: str = Field(
+        default="replace",
+        pattern="^(replace|append)$",
+        description="`replace` the day (safe to repeat), or `append` to it, which doubles it: only to show that damage.",
+    )
+
+
+def daily_load(
+    contract: Contract,
+    rule: KeyRule,
+    partitions: dg.PartitionsDefinition,  # type: ignore[type-arg]
+    source: tuple[str, Callable[[Any, Contract], Source]],
+    *,
+    group: str,
+    owners: Sequence[str],
+    days_per_run: int = DAYS_PER_RUN,
+) -> dg.AssetsDefinition:
+    """The asset that loads the days of a source and the check that compares them with it.
+
+    Args:
+        source: the key of the source's resource, and how it and the contract make a Source.
+        rule: which day a partition key stands for.
+        days_per_run: into how many days a backfill is cut per run.
+
+    Returns:
+        An asset partitioned by `partitions`, with the blocking check `check_day`. Either can be run alone.
+    """
+    asset = dg.AssetKey(contract.table.split("/"))
+    resource_key, make_source = source
+    columns = [dg.TableColumn(column.name, column.type, column.description) for column in contract.columns]
+    columns += [dg.TableColumn(name, kind) for name, kind in contract.table_columns[len(columns) :]]
+
+    with warnings.catch_warnings():
+        # Partitions of a check are new in Dagster and marked so; the tests hold what is relied on here.
+        warnings.simplefilter("ignore", PreviewWarning)
+        check = dg.AssetCheckSpec(
+            CHECK,
+            asset=asset,
+            blocking=True,
+            partitions_def=partitions,
+            description="The day's rows in the table are the rows of its source, compared both ways without Spark.",
+        )
+
+    @dg.multi_asset(
+        name=asset.to_python_identifier(),
+        specs=[
+            dg.AssetSpec(
+                asset,
+                description=(
+                    f"{contract.description} A partition is a {rule.key_name}; "
+                    f"its run replaces {'the day before it' if rule.lag_days else 'that day'} in one commit."
+                ),
+                group_name=group,
+                owners=list(owners),
+                kinds={"spark", "deltalake"},
+                skippable=True,
+                metadata={
+                    "dagster/column_schema": dg.TableSchema(columns=columns),
+                    "dagster/table_name": contract.table.replace("/", "."),
+                },
+            )
+        ],
+        check_specs=[check],
+        partitions_def=partitions,
+        # So that the check can be run without loading.
+        can_subset=True,
+        backfill_policy=dg.BackfillPolicy.multi_run(days_per_run),
+        retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL),
+        required_resource_keys={"spark", "lake", "clock", resource_key},
+    )
+    def load_and_verify(context: dg.AssetExecutionContext, config: LoadConfig) -> Iterator[Any]:
+        spark: SparkResource = context.resources.spark
+        lake: LakeResource = context.resources.lake
+        clock: ClockResource = context.resources.clock
+        daily = DailyLoad(lake.lake(), make_source(getattr(context.resources, resource_key), contract), contract, rule)
+        keys = list(context.partition_keys)
+        loading = asset in context.selected_asset_keys
+        append = loading and config.write_mode == "append"
+
+        def tell(text: str) -> None:
+            context.log.info(text)
+            PROGRESS.info(text)
+
+        if loading:
+            try:
+                spark.check_machine()
+            except SettingError as problem:
+                raise dg.Failure(str(problem), allow_retries=False) from None
+            results = daily.load(
+                spark.session,
+                keys,
+                run_id=context.run_id,
+                clock=clock.now,
+                append=append,
+                progress=tell,
+            )
+        else:
+            results = daily.check(keys, run_id=context.run_id, clock=clock.now)
+        outcomes = [_outcome(daily, result) for result in results]
+        if append and all(result.status is Status.APPENDED for result in results):
+            # Nothing is materialized and nothing failed: the run shows a warning, the check says what is the matter.
+            context.log.warning(f"{', '.join(keys)}: appended, not verified; load the day again without append to mend it")
+            yield from report(context, asset, CHECK, outcomes, materialize=False, subject="", fail=False)
+        else:
+            yield from report(context, asset, CHECK, outcomes, materialize=loading, subject=f"{rule.key_name}s")
+
+    return load_and_verify
+
+
+def _outcome(daily: DailyLoad, result: DayResult) -> DayOutcome:
+    seen = result.comparison
+    metadata: dict[str, Any] = {
+        "verdict": result.status.value,
+        "day": result.day.isoformat(),
+        daily.rule.key_name.replace(" ", "_"): result.key,
+        "source": result.source_name,
+        "duration_s": round(result.duration, 3),
+        "dagster/uri": daily.lake.table_uri(daily.table),
+    }
+    if seen is not None:
+        metadata |= {
+            "dagster/partition_row_count": seen.table_rows,
+            "rows_in_source": seen.source_rows,
+            "missing": seen.missing,
+            "quarantined": seen.quarantined,
+            "rows_in_all_days": result.table_rows,
+            "fingerprint": seen.fingerprint,
+        }
+    if result.version is not None:
+        metadata["delta_version"] = result.version
+    if not result.ok:
+        metadata["problem"] = result.sentence
+    return DayOutcome(result.key, result.ok, _check_text(result), metadata, result.retriable)
+
+
+def _check_text(result: DayResult) -> str:
+    return f"{result.day}: {result.sentence}" if result.status is Status.APPENDED else result.sentence

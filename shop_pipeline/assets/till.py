@@ -1,0 +1,94 @@
+"""The till's assets: orders_daily, and what is made of it."""
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import dagster as dg
+
+from shop_pipeline.assets.daily_load import daily_load
+from shop_pipeline.assets.day_events import DayOutcome, report
+from shop_pipeline.core import gold
+from shop_pipeline.core.contract import load_contract
+from shop_pipeline.core.days import RUN_DATE
+from shop_pipeline.partitions import run_dates
+from shop_pipeline.resources import LakeResource, SparkResource, TillFilesResource
+
+GROUP = "till"
+OWNERS = ["team:shop"]
+
+
+def till_assets(first_run_date: date, today: date) -> tuple[dg.AssetsDefinition, dg.AssetsDefinition]:
+    """orders_daily and daily_sales, partitioned by run date from `first_run_date` on."""
+    partitions = run_dates(first_run_date, today)
+    contract = load_contract("orders_daily")
+    orders_daily = daily_load(
+        contract,
+        RUN_DATE,
+        partitions,
+        ("till_files", lambda files, agreed: _files(files).source(agreed)),
+        group=GROUP,
+        owners=OWNERS,
+    )
+    return orders_daily, _daily_sales(contract.table, partitions)
+
+
+def _files(resource: TillFilesResource) -> TillFilesResource:
+    return resource
+
+
+def _daily_sales(upstream: str, partitions: dg.PartitionsDefinition) -> dg.AssetsDefinition:  # type: ignore[type-arg]
+    asset = dg.AssetKey(gold.TABLE)
+    columns = [dg.TableColumn(name, kind) for name, kind in gold.COLUMNS]
+
+    @dg.multi_asset(
+        name=gold.TABLE,
+        specs=[
+            dg.AssetSpec(
+                asset,
+                deps=[dg.AssetKey(upstream)],
+                description=f"{gold.DESCRIPTION} Made of verified days only; a partition is the run date of its day.",
+                group_name=GROUP,
+                owners=OWNERS,
+                kinds={"spark", "deltalake"},
+                metadata={
+                    "dagster/column_schema": dg.TableSchema(columns=columns),
+                    "dagster/table_name": gold.TABLE,
+                },
+            )
+        ],
+        partitions_def=partitions,
+        # Another policy than upstream's: the daemon then launches this asset for the good days by itself.
+        backfill_policy=dg.BackfillPolicy.multi_run(366),
+        retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL),
+    )
+    def daily_sales(
+        context: dg.AssetExecutionContext, spark: SparkResource, lake: LakeResource
+    ) -> Iterator[Any]:
+        keys = {RUN_DATE.day(key): key for key in context.partition_keys}
+        verdicts = gold.readable_days(lake.lake(), upstream, list(keys))
+        good = sorted(day for day in keys if verdicts[day].verified)
+        written = None
+        if good:
+            written = gold.recompute_sales(lake.lake(), upstream, spark.session, good, context.run_id)
+        outcomes = []
+        for day, key in keys.items():
+            verdict = verdicts[day]
+            metadata = {
+                "day": day.isoformat(),
+                "run_date": key,
+                "verdict": "made of a verified day" if verdict.verified else "not made",
+                "dagster/uri": lake.lake().table_uri(gold.TABLE),
+            }
+            if written is not None and verdict.verified:
+                metadata |= {"delta_version": written.version, "dagster/row_count": written.rows}
+            sentence = (
+                f"{day}: made of version {verdict.version} of {upstream}"
+                if verdict.verified
+                else f"{day} was not made: {upstream} is not verified for it ({verdict.problem}). "
+                f"Load run date {key} of {upstream}, then run {gold.TABLE} for it."
+            )
+            outcomes.append(DayOutcome(key, verdict.verified, sentence, metadata))
+        yield from report(context, asset, None, outcomes, materialize=True, subject="run dates")
+
+    return daily_sales

@@ -1,0 +1,100 @@
+"""Runs of the definitions in this process, recorded in the Dagster instance, so that the UI shows what `shop` did."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import dagster as dg
+
+from shop_pipeline.assets.daily_load import CHECK
+from shop_pipeline.core.days import contiguous_ranges
+
+# Dagster's own lines about each step go to the event log; the terminal gets ours.
+QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+@dataclass(frozen=True)
+class DayReport:
+    """What a run said of one partition."""
+
+    key: str
+    ok: bool
+    sentence: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LocalRuns:
+    """Starts runs of an asset's partitions in this process, with the one Spark session that the process has."""
+
+    defs: dg.Definitions
+    instance: dg.DagsterInstance
+
+    def load(self, asset: dg.AssetsDefinition, keys: Sequence[str], *, append: bool = False) -> list[DayReport]:
+        """Load and verify a contiguous range of partitions in one run."""
+        mode = "append" if append else "replace"
+        config = {**QUIET, "ops": {asset.op.name: {"config": {"write_mode": mode}}}}
+        return _reports(self._run(asset, keys, config), keys)
+
+    def make(self, asset: dg.AssetsDefinition, keys: Sequence[str]) -> list[DayReport]:
+        """Materialize partitions of a downstream asset: one run per contiguous range of them."""
+        reports = []
+        for first, last in contiguous_ranges([date.fromisoformat(key) for key in keys]):
+            part = [key for key in keys if first.isoformat() <= key <= last.isoformat()]
+            reports += _reports(self._run(asset, part, QUIET), part)
+        return reports
+
+    def check(self, asset: dg.AssetsDefinition, key: str) -> DayReport:
+        """Run the asset's check of one partition, without loading."""
+        job = self.defs.resolve_implicit_global_asset_job_def()
+        result = dg.materialize(
+            [asset],
+            selection=dg.AssetSelection.checks(dg.AssetCheckKey(asset.key, CHECK)),
+            instance=self.instance,
+            resources=job.resource_defs,
+            run_config=QUIET,
+            tags={"dagster/partition": key},
+            raise_on_error=False,
+        )
+        return _reports(result, [key])[0]
+
+    def _run(
+        self, asset: dg.AssetsDefinition, keys: Sequence[str], config: Mapping[str, Any]
+    ) -> dg.ExecuteInProcessResult:
+        job = self.defs.resolve_implicit_global_asset_job_def()
+        if len(keys) == 1:
+            where: dict[str, Any] = {"partition_key": keys[0]}
+        else:
+            where = {"tags": {RANGE_START: keys[0], RANGE_END: keys[-1]}}
+        return job.execute_in_process(
+            instance=self.instance, asset_selection=[asset.key], run_config=config, raise_on_error=False, **where
+        )
+
+
+def _reports(result: dg.ExecuteInProcessResult, keys: Sequence[str]) -> list[DayReport]:
+    """One report per key, from the run's last word on it: its check, else its materialization, else the failure."""
+    said: dict[str, DayReport] = {}
+    failure = "the run ended without saying why"
+    for event in result.all_events:
+        if event.is_step_failure:
+            data = event.step_failure_data
+            failure = (data.user_failure_data.description if data.user_failure_data else None) or _message(data.error)
+        elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            seen = event.asset_check_evaluation_data
+            if seen.partition is not None:
+                metadata = {name: value.value for name, value in seen.metadata.items()}
+                said[seen.partition] = DayReport(seen.partition, seen.passed, seen.description or "", metadata)
+        elif event.is_step_materialization:
+            done = event.step_materialization_data.materialization
+            if done.partition is not None and done.partition not in said:
+                said[done.partition] = DayReport(done.partition, True, "")
+    return [said.get(key) or DayReport(key, False, failure) for key in keys]
+
+
+def _message(error: Any) -> str:  # noqa: ANN401 - Dagster's SerializableErrorInfo
+    """The first line of the innermost error."""
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return "" if error is None else error.message.strip().splitlines()[0]

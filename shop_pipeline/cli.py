@@ -1,0 +1,283 @@
+"""`shop`: the same definitions that Dagster runs, from a terminal.
+
+Results go to standard output and nothing else does. Exit status: 0 all good, 1 a day failed or a check found a problem,
+2 wrong usage or a wrong setting; the reason is one sentence on standard error.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+import typer
+
+from shop_pipeline.core.days import RUN_DATE, dates_between, parse_date
+from shop_pipeline.core.errors import SettingError, ShopError, WrongDate
+
+if TYPE_CHECKING:
+    from shop_pipeline.automation.local_runs import LocalRuns
+    from shop_pipeline.core.lake import Lake
+    from shop_pipeline.settings import Settings
+
+FAILED, WRONG = 1, 2
+DAYS_PER_RUN = 31
+
+app = typer.Typer(
+    help=(
+        "Loads a shop's orders, a day at a time; any day can be run again at any time.\n\n"
+        "A RUN_DATE (YYYY-MM-DD) is the date a run is for; it loads the day before it: "
+        "run date 2026-09-02 loads 1 September. Every command works in the present folder: "
+        "files in landing/, tables in lake/, Dagster's records in dagster_home/."
+    ),
+    epilog=(
+        "Start: shop sample; shop backfill 2026-09-02 2026-10-01; shop sql 'SELECT * FROM daily_sales'. "
+        "Exit status: 0 good, 1 a day failed, 2 wrong usage or setting."
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+RunDate = Annotated[str, typer.Argument(metavar="RUN_DATE", help="The run date, YYYY-MM-DD; its run loads the day before.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of row objects.")]
+
+
+@app.command()
+def sample(
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
+) -> None:
+    """Write the till's 30 files of September 2026 into the landing folder."""
+    from shop_pipeline.core.sample import write_september
+
+    print(write_september(_settings().landing, force=force))
+
+
+@app.command()
+def load(
+    run_date: RunDate,
+    append: Annotated[
+        bool, typer.Option("--append", help="Append instead of replacing: shows the damage, doubles the day's rows.")
+    ] = False,
+) -> None:
+    """Load one day into orders_daily and compare it with its file. Loading again is safe: the day is replaced."""
+    shop = _Shop()
+    shop.check_run_dates([run_date])
+    shop.check_machine()
+    report = shop.runs.load(shop.orders_daily, [run_date], append=append)[0]
+    appended = append and report.metadata.get("verdict") == "appended"
+    if not report.ok and not appended:
+        raise ShopError(report.sentence)
+    if appended:
+        _tell(f"warning: {report.sentence}; a second copy of a day is not safe to read, load it again without --append")
+    rows, total = report.metadata["dagster/partition_row_count"], report.metadata["rows_in_all_days"]
+    print(f"run {run_date} loaded {RUN_DATE.day(run_date)}: {rows} rows, orders_daily has {total}")
+
+
+@app.command()
+def check(run_date: RunDate) -> None:
+    """Compare a loaded day with its file again, both ways, without loading. Needs no Java."""
+    shop = _Shop()
+    shop.check_run_dates([run_date])
+    report = shop.runs.check(shop.orders_daily, run_date)
+    print(report.sentence)
+    if not report.ok:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def backfill(
+    first: Annotated[str, typer.Argument(metavar="FIRST", help="The first run date.")],
+    last: Annotated[str, typer.Argument(metavar="LAST", help="The last run date, included.")],
+    days_per_run: Annotated[
+        int, typer.Option("--days-per-run", min=1, help="How many days one Spark job and one commit load.")
+    ] = DAYS_PER_RUN,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the run dates and days, and do nothing.")] = False,
+) -> None:
+    """Run the whole till pipeline for a range of run dates; a bad day stops neither the others nor what they feed."""
+    keys = [day.isoformat() for day in dates_between(parse_date(first), parse_date(last))]
+    shop = _Shop(create=not dry_run)
+    shop.check_run_dates(keys)
+    if dry_run:
+        for key in keys:
+            print(f"run {key} loads {RUN_DATE.day(key)}")
+        return
+    shop.check_machine()
+    failed: dict[str, str] = {}
+    for start in range(0, len(keys), days_per_run):
+        part = keys[start : start + days_per_run]
+        reports = shop.runs.load(shop.orders_daily, part)
+        good = [report.key for report in reports if report.ok]
+        reports += shop.runs.make(shop.daily_sales, good) if good else []
+        failed |= {report.key: report.sentence for report in reports if not report.ok}
+        _tell(f"{start + len(part)} of {len(keys)} days done, {len(failed)} failed")
+    for key in sorted(failed):
+        print(f"run {key} failed: {'; '.join(line.strip() for line in failed[key].splitlines())}")
+    days, rows = _days_and_rows(shop.lake, "orders_daily")
+    print(f"ran {len(keys)} runs, {len(failed)} failed; orders_daily has {days} days, {rows} orders")
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def history(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table's name in SQL.")] = "orders_daily",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many changes.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Show the last changes of a table, newest first."""
+    from shop_pipeline.core import delta_writes
+
+    lake = _lake(_settings())
+    name = table.replace(".", "/")
+    opened = lake.open(name) if name in lake.names() else None
+    if opened is None:
+        there = ", ".join(each.replace("/", ".") for each in lake.names()) or "none yet; load a day first"
+        raise WrongUsage(f"There is no table {table} in {lake.uri} (tables: {there}).")
+    columns = ["operation", "predicate", "rows_written"]
+    rows = [[change[column] for column in columns] for change in delta_writes.history(opened, limit)]
+    _print_rows(columns, rows, as_json)
+
+
+@app.command()
+def sql(
+    statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="One SELECT over the lake's tables.")],
+    as_json: AsJson = False,
+) -> None:
+    """Query the lake's tables by SQL (DuckDB's), read-only: orders_daily, daily_sales, run_log."""
+    from shop_pipeline.core.query import BadStatement, select
+
+    try:
+        columns, rows = select(_lake(_settings()), statement)
+    except BadStatement as error:
+        raise WrongUsage(str(error)) from None
+    _print_rows(columns, rows, as_json)
+
+
+class WrongUsage(ShopError):
+    """What was typed cannot be meant."""
+
+
+class _Shop:
+    """The definitions and the instance, loaded on first need: `shop --help` must not wait for Dagster."""
+
+    def __init__(self, *, create: bool = True) -> None:
+        from shop_pipeline.settings import prepare_dagster_home
+
+        self.settings = _settings()
+        self._create = create
+        if create:
+            prepare_dagster_home(self.settings)
+        from shop_pipeline import definitions
+
+        self._definitions = definitions
+        self.orders_daily = definitions.orders_daily
+        self.daily_sales = definitions.daily_sales
+        self.lake = definitions.resources["lake"].lake()
+
+    @property
+    def runs(self) -> "LocalRuns":
+        """Runs in this process."""
+        import dagster as dg
+
+        from shop_pipeline.automation.local_runs import LocalRuns
+
+        _show_progress()
+        return LocalRuns(self._definitions.defs, dg.DagsterInstance.get())
+
+    def check_run_dates(self, keys: Sequence[str]) -> None:
+        """Raises WrongDate when one of these is not a date, or not a run date of the till."""
+        partitions = self.orders_daily.partitions_def
+        for key in keys:
+            parse_date(key)
+            if not partitions.has_partition_key(key):
+                first, last = partitions.get_first_partition_key(), partitions.get_last_partition_key()
+                raise WrongDate(
+                    f"{key} is not a run date of orders_daily: they go from {first} (SHOP_FIRST_RUN_DATE) to {last}. "
+                    "A run date is the day after the day it loads."
+                )
+
+    def check_machine(self) -> None:
+        """Raises SettingError when Spark cannot start here."""
+        self._definitions.resources["spark"].check_machine()
+
+
+def _settings() -> "Settings":
+    from shop_pipeline.settings import load_settings
+
+    return load_settings()
+
+
+def _lake(settings: "Settings") -> "Lake":
+    from shop_pipeline.core.lake import Lake
+
+    return Lake(settings.lake)
+
+
+def _days_and_rows(lake: "Lake", name: str) -> tuple[int, int]:
+    from shop_pipeline.core.lake import data_files
+
+    table = lake.open(name)
+    if table is None:
+        return 0, 0
+    files = [(day, rows or 0) for day, rows in zip(*(data_files(table)[c].to_pylist() for c in ("order_date", "rows")), strict=True)]
+    return len({day for day, rows in files if rows}), sum(rows for _, rows in files)
+
+
+def _show_progress() -> None:
+    logger = logging.getLogger("shop_pipeline.progress")
+    if not logger.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("shop: %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+
+
+def _tell(text: str) -> None:
+    print(f"shop: {text}", file=sys.stderr, flush=True)
+
+
+def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([dict(zip(columns, map(_json_value, row), strict=True)) for row in rows]))
+        return
+    cells = [["NULL" if value is None else str(value) for value in row] for row in rows]
+    widths = [max(len(row[n]) for row in [list(columns), *cells]) for n in range(len(columns))]
+    for row in [list(columns), *cells]:
+        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _json_value(value: object) -> object:
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def main() -> None:
+    """Run `shop`; a mistake ends in one sentence, never in a traceback."""
+    try:
+        status = app(standalone_mode=False, prog_name="shop")
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+        status = 0
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "shop"
+        _tell(f"{error.format_message()} See `{command} --help`.")
+        status = WRONG
+    except (click.Abort, KeyboardInterrupt):
+        _tell("stopped; run the same command again to finish")
+        status = 130
+    except (WrongUsage, WrongDate, SettingError) as error:
+        _tell(str(error))
+        status = WRONG
+    except ShopError as error:
+        _tell(str(error))
+        status = FAILED
+    sys.exit(status if isinstance(status, int) else 0)

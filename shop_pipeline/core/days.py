@@ -1,0 +1,80 @@
+"""Run dates and days: the one place that says which day a partition key stands for.
+
+A *run date* is the date a run is for, the partition key of the till's assets. A *day* is the business day it loads:
+the run date minus one for the till, whose file is complete only after midnight, and the key itself for ShopFlow.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from shop_pipeline.core.errors import WrongDate
+
+ONE_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class KeyRule:
+    """How a partition key (an ISO date) and a day belong together: `day = key - lag_days`."""
+
+    lag_days: int
+    key_name: str
+
+    def day(self, key: str) -> date:
+        """The day that the run for `key` loads."""
+        return date.fromisoformat(key) - timedelta(days=self.lag_days)
+
+    def key(self, day: date) -> str:
+        """The partition key whose run loads `day`."""
+        return (day + timedelta(days=self.lag_days)).isoformat()
+
+
+RUN_DATE = KeyRule(lag_days=1, key_name="run date")
+BUSINESS_DATE = KeyRule(lag_days=0, key_name="business date")
+
+
+def parse_date(text: str) -> date:
+    """`text` as a date, which must be written YYYY-MM-DD (a shorter or longer form of ISO 8601 is not one).
+
+    Raises:
+        WrongDate: it is not a date.
+    """
+    try:
+        parsed = date.fromisoformat(text)
+    except ValueError:
+        parsed = None
+    if parsed is None or parsed.isoformat() != text:
+        raise WrongDate(f"{text!r} is not a date: write it as YYYY-MM-DD, for instance 2026-09-02.")
+    return parsed
+
+
+def dates_between(first: date, last: date) -> list[date]:
+    """Every date from `first` to `last`, both included.
+
+    Raises:
+        WrongDate: `last` lies before `first`.
+    """
+    if last < first:
+        raise WrongDate(f"The last date {last} lies before the first, {first}: give the earlier date first.")
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
+
+
+def day_predicate(days: Iterable[date]) -> str:
+    """The SQL condition that holds for the rows of exactly these days, as it appears in the table's history."""
+    ordered = sorted(set(days))
+    if not ordered:
+        raise ValueError("a predicate needs at least one day")
+    if len(ordered) == 1:
+        return f"order_date = '{ordered[0]}'"
+    return "order_date IN (" + ", ".join(f"'{day}'" for day in ordered) + ")"
+
+
+def contiguous_ranges(dates: Sequence[date]) -> list[tuple[date, date]]:
+    """`dates` as the fewest ranges (first, last) without a gap, in order."""
+    ranges: list[tuple[date, date]] = []
+    for day in sorted(set(dates)):
+        if ranges and day - ranges[-1][1] == ONE_DAY:
+            ranges[-1] = (ranges[-1][0], day)
+        else:
+            ranges.append((day, day))
+    return ranges

@@ -1,0 +1,84 @@
+"""The only writers of Spark's tables."""
+
+from collections.abc import Sequence
+from datetime import date
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame
+
+from shop_pipeline.core.days import day_predicate
+from shop_pipeline.core.lake import Lake
+
+# How many commits to look back for one's own: other processes may have committed since.
+_LOOK_BACK = 200
+
+
+def replace_days(lake: Lake, table: str, rows: DataFrame, days: Sequence[date], mark: str) -> int:
+    """Replace the rows of exactly these days by `rows`, in one commit; every other day stays as it is.
+
+    Args:
+        rows: the table's columns; every row's order_date must be one of `days`.
+        mark: written into the commit as its userMetadata, unique to this call, and found again by it.
+
+    Returns:
+        The version of the commit.
+
+    Raises:
+        pyspark AnalysisException, condition DELTA_REPLACE_WHERE_MISMATCH: a row lies outside `days`; nothing changed.
+    """
+    with lake.commit_lock(table):
+        (
+            rows.write.format("delta")
+            .mode("overwrite")
+            .option("replaceWhere", day_predicate(days))
+            .option("partitionOverwriteMode", "static")
+            .option("mergeSchema", "false")
+            .option("userMetadata", mark)
+            .save(lake.table_uri(table))
+        )
+        return _committed(lake, table, mark)
+
+
+def append(lake: Lake, table: str, rows: DataFrame, mark: str) -> int:
+    """Add `rows` whatever is there: a rerun doubles them. Only for showing that damage. Returns the commit's version."""
+    with lake.commit_lock(table):
+        (
+            rows.write.format("delta")
+            .mode("append")
+            .option("mergeSchema", "false")
+            .option("userMetadata", mark)
+            .save(lake.table_uri(table))
+        )
+        return _committed(lake, table, mark)
+
+
+def version_of(lake: Lake, table: str, mark: str) -> int | None:
+    """The version of the commit with this mark; None when there is none among the newest."""
+    written = lake.open(table)
+    for commit in [] if written is None else written.history(_LOOK_BACK):
+        if commit.get("userMetadata") == mark:
+            return int(commit["version"])
+    return None
+
+
+def _committed(lake: Lake, table: str, mark: str) -> int:
+    version = version_of(lake, table, mark)
+    if version is None:
+        raise RuntimeError(f"the commit marked {mark} is not in the history of {table}")
+    return version
+
+
+def history(table: DeltaTable, limit: int) -> list[dict[str, object]]:
+    """The last changes of a table, newest first: version, operation, predicate (None for all), rows_written (None if unknown)."""
+    rows = []
+    for commit in table.history(limit):
+        written = commit.get("operationMetrics", {}).get("numOutputRows")
+        rows.append(
+            {
+                "version": int(commit["version"]),
+                "operation": str(commit.get("operation")),
+                "predicate": commit.get("operationParameters", {}).get("predicate"),
+                "rows_written": None if written is None else int(written),
+            }
+        )
+    return rows

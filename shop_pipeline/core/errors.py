@@ -1,0 +1,29 @@
+"""What can go wrong, each said in one sentence: what happened, where, and what to do next."""
+
+
+class ShopError(Exception):
+    """A fault that its reader can mend. `str(error)` is the sentence that is shown; no traceback goes with it."""
+
+
+class SettingError(ShopError):
+    """A setting is wrong: start-up stops with its name and the reason."""
+
+
+class ContractError(ShopError):
+    """A contract file is wrong: start-up stops with file and line."""
+
+
+class WrongDate(ShopError):
+    """What was typed is not a date, or not one of the dates there are."""
+
+
+class DayRefused(ShopError):
+    """A day broke a rule whose action is fail, or has no source; nothing of it was written."""
+
+
+class NotChecked(ShopError):
+    """The comparison could not be made, which is neither a pass nor a mismatch."""
+
+
+class NotVerified(ShopError):
+    """A day was asked of a table that has not been loaded and found equal to its source."""

@@ -1,0 +1,200 @@
+"""The lake: where a table lies, and how it is read without a JVM (delta-rs lists the files, DuckDB reads them)."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from urllib.parse import unquote
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable, Field, Schema
+from deltalake.exceptions import TableNotFoundError
+from deltalake.schema import PrimitiveType
+from filelock import FileLock
+
+from shop_pipeline.core.duck import identifier
+from shop_pipeline.core.errors import NotChecked
+
+# Reader features of Delta under which a table's data files, read as they are, are its content.
+READABLE_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+_DELTA_TYPES = {"INT": "integer", "BIGINT": "long", "DOUBLE": "double"}
+_DUCKDB_TYPES = {
+    "integer": "INTEGER",
+    "long": "BIGINT",
+    "short": "SMALLINT",
+    "double": "DOUBLE",
+    "float": "FLOAT",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamp_ntz": "TIMESTAMP",
+    "string": "VARCHAR",
+}
+
+
+def open_by_delta_rs(url: str, version: int | None) -> DeltaTable:
+    """Opens a Delta table at a version (None: the newest)."""
+    return DeltaTable(url, version=version)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A folder (or object-store URL) of Delta tables. A table's folder is its name: `orders_daily`, `shopflow/orders_daily`."""
+
+    uri: str
+    opener: Callable[[str, int | None], DeltaTable] = open_by_delta_rs
+
+    def table_uri(self, name: str) -> str:
+        """Where a table lies."""
+        return f"{self.uri}/{name}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the lake is a folder of this machine."""
+        return "://" not in self.uri
+
+    def open(self, name: str, version: int | None = None) -> DeltaTable | None:
+        """A table at a version (the newest by default); None when there is no such table.
+
+        Raises:
+            NotChecked: that version of the table is no longer there.
+        """
+        if self.is_local and not (Path(self.table_uri(name)) / "_delta_log").is_dir():
+            return None
+        try:
+            return self.opener(self.table_uri(name), version)
+        except TableNotFoundError:
+            return None
+
+    def create(self, name: str, columns: Sequence[tuple[str, str]], description: str) -> None:
+        """Make sure that a table is there: `columns` are (name, SQL type), order_date among them partitions it.
+
+        Safe when several processes do it at once. A table that is there stays as it is.
+        """
+        if self.open(name) is not None:
+            return
+        if self.is_local:
+            Path(self.table_uri(name)).mkdir(parents=True, exist_ok=True)
+        fields = [Field(column, PrimitiveType(_DELTA_TYPES.get(kind, kind.lower()))) for column, kind in columns]
+        partition_by = [column for column, _ in columns if column == "order_date"]
+        DeltaTable.create(
+            self.table_uri(name),
+            Schema(fields),
+            mode="ignore",
+            partition_by=partition_by,
+            name=name.replace("/", "."),
+            description=description,
+        )
+
+    def names(self) -> list[str]:
+        """The tables there are, in order."""
+        if not self.is_local:
+            raise NotChecked(f"The tables of {self.uri} cannot be listed: only a lake on this machine can.")
+        root = Path(self.uri)
+        logs = [*root.glob("*/_delta_log"), *root.glob("*/*/_delta_log")]
+        return sorted(str(log.parent.relative_to(root)) for log in logs)
+
+    @contextmanager
+    def commit_lock(self, name: str) -> Iterator[None]:
+        """Held by one process at a time around a Spark commit to a local table.
+
+        Delta's store for local disks guards only the threads of one JVM. The lock is the kernel's: it is free the moment
+        its holder dies.
+        """
+        if not self.is_local:
+            yield
+            return
+        locks = Path(self.uri) / ".locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with FileLock(str(locks / f"{name.replace('/', '.')}.lock")):
+            yield
+
+
+def table_id(table: DeltaTable) -> str:
+    """The identity of a table: another one when its folder was deleted and made again."""
+    return str(table.metadata().id)
+
+
+def data_files(table: DeltaTable) -> pa.Table:
+    """The data files of a table's version: `file` (path), `order_date` (DATE or NULL), `rows` (BIGINT or NULL)."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    root = table.table_uri.removeprefix("file://").rstrip("/")
+    if "://" not in root:
+        root = unquote(root)
+    nothing = pa.nulls(actions.num_rows)
+
+    def column(name: str, kind: pa.DataType) -> pa.Array:
+        return (actions[name] if name in actions.column_names else nothing).cast(kind)
+
+    return pa.table(
+        {
+            "file": pa.array([f"{root}/{unquote(path)}" for path in actions["path"].to_pylist()], pa.string()),
+            "order_date": column("partition.order_date", pa.date32()),
+            "rows": column("num_records", pa.int64()),
+        }
+    )
+
+
+def row_count(table: DeltaTable) -> int:
+    """How many rows a table's version has, from the log's statistics alone."""
+    return sum(rows or 0 for rows in data_files(table)["rows"].to_pylist())
+
+
+def check_readable(table: DeltaTable, name: str) -> None:
+    """Raises NotChecked when the data files alone do not say what is in the table."""
+    features = set(table.protocol().reader_features or [])
+    if table.protocol().min_reader_version == 2:
+        features.add("columnMapping")
+    unknown = sorted(features - READABLE_FEATURES)
+    if unknown:
+        raise NotChecked(
+            f"{name} uses the Delta feature {', '.join(unknown)}, which the independent reader does not support; "
+            "rewrite the table without it"
+        )
+
+
+def view(
+    con: duckdb.DuckDBPyConnection, alias: str, table: DeltaTable, days: Sequence[date] | None = None
+) -> pa.Table:
+    """Make `alias` a view in DuckDB of a table's version (all of it, or some days). Returns its data files.
+
+    Partition values come from the log, not from paths; a column that older files lack reads NULL.
+    """
+    files = data_files(table)
+    if days is not None:
+        wanted = set(days)
+        files = files.filter(pa.array([day in wanted for day in files["order_date"].to_pylist()], pa.bool_()))
+    fields = [(field.name, _duckdb_type(field.type)) for field in table.schema().fields]
+    partitions = set(table.metadata().partition_columns)
+    if files.num_rows == 0:
+        columns = ", ".join(f"CAST(NULL AS {kind}) AS {identifier(name)}" for name, kind in fields)
+        con.execute(f"CREATE OR REPLACE TEMP VIEW {identifier(alias)} AS SELECT {columns} WHERE false")
+        return files
+    listing = identifier(f"_files_{alias}")
+    con.register("_listing", files)
+    con.execute(f"CREATE OR REPLACE TEMP TABLE {listing} AS SELECT * FROM _listing")
+    con.unregister("_listing")
+    paths = "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in files["file"].to_pylist()) + "]"
+    reader = f"read_parquet({paths}, union_by_name = true, filename = true, hive_partitioning = false)"
+    stored = {row[0] for row in con.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()}
+    columns = ", ".join(
+        f"f.{identifier(name)}"
+        if name in partitions
+        else f"CAST({'p.' + identifier(name) if name in stored else 'NULL'} AS {kind}) AS {identifier(name)}"
+        for name, kind in fields
+    )
+    con.execute(
+        f"CREATE OR REPLACE TEMP VIEW {identifier(alias)} AS SELECT {columns} "
+        f"FROM {reader} p JOIN {listing} f ON f.file = p.filename"
+    )
+    return files
+
+
+def _duckdb_type(kind: object) -> str:
+    text = str(getattr(kind, "type", kind))
+    if re.fullmatch(r"decimal\(\d+, ?\d+\)", text):
+        return text.upper()
+    return _DUCKDB_TYPES.get(text, "VARCHAR")

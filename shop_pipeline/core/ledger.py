@@ -1,0 +1,147 @@
+"""`run_log`: a row for the start and one for the end of every attempt at a day, and what they say about it.
+
+Appended through delta-rs: milliseconds, no JVM, and safe between processes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import date, datetime
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from shop_pipeline.core import duck
+from shop_pipeline.core.lake import Lake, view
+
+TABLE = "run_log"
+STARTED, SUCCEEDED, FAILED = "started", "succeeded", "failed"
+# What an attempt was: a load that replaced the day, one that appended to it, or a check that wrote nothing.
+LOAD, APPEND, CHECK = "load", "append", "check"
+
+COLUMNS = (
+    ("run_id", "STRING"),
+    ("run_at", "TIMESTAMP"),
+    ("table_name", "STRING"),
+    ("row_count", "BIGINT"),
+    ("max_event_time", "TIMESTAMP"),
+    ("status", "STRING"),
+    ("day", "DATE"),
+    ("run_date", "DATE"),
+    ("fingerprint", "STRING"),
+    ("quarantined", "BIGINT"),
+    ("problem", "STRING"),
+    ("delta_version", "BIGINT"),
+    ("duration", "DOUBLE"),
+    ("kind", "STRING"),
+    ("attempt", "STRING"),
+    ("table_id", "STRING"),
+)
+_ARROW = {
+    "STRING": pa.string(),
+    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+    "BIGINT": pa.int64(),
+    "DATE": pa.date32(),
+    "DOUBLE": pa.float64(),
+}
+SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of run_log. `delta_version` is set when the attempt wrote (or, for a check, the version it looked at)."""
+
+    run_id: str
+    run_at: datetime
+    table_name: str
+    row_count: int | None
+    max_event_time: datetime | None
+    status: str
+    day: date
+    run_date: date
+    fingerprint: str | None
+    quarantined: int | None
+    problem: str | None
+    delta_version: int | None
+    duration: float | None
+    kind: str
+    attempt: str
+    table_id: str | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a day of a table may be read, and if so at which version it was verified.
+
+    `problem` says why not.
+    """
+
+    verified: bool
+    version: int | None
+    problem: str | None
+    entry: Entry | None
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The run log of a lake."""
+
+    lake: Lake
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Add rows, in one commit."""
+        if not entries:
+            return
+        self.lake.create(TABLE, COLUMNS, "A row for the start and one for the end of every attempt at a day.")
+        rows = {field.name: [getattr(entry, field.name) for entry in entries] for field in fields(Entry)}
+        write_deltalake(self.lake.table_uri(TABLE), pa.table(rows, schema=SCHEMA), mode="append")
+
+    def entries(self, table: str, days: Iterable[date] | None = None) -> list[Entry]:
+        """The rows about a table (all days, or some), oldest first."""
+        log = self.lake.open(TABLE)
+        if log is None:
+            return []
+        con = duck.connect()
+        view(con, "run_log", log)
+        names = ", ".join(field.name for field in fields(Entry))
+        wanted = None if days is None else [day.isoformat() for day in days]
+        rows = con.execute(
+            f"SELECT {names} FROM run_log WHERE table_name = ? AND (? OR list_contains(?, CAST(day AS VARCHAR))) "
+            # A start and its end may fall on one instant.
+            f"ORDER BY run_at, CASE status WHEN '{STARTED}' THEN 0 ELSE 1 END",
+            [table, wanted is None, wanted or []],
+        ).fetchall()
+        return [Entry(*row) for row in rows]
+
+    def verdicts(self, table: str, days: Sequence[date], table_identity: str | None) -> Mapping[date, Verdict]:
+        """For each day: may it be read? `table_identity` is the present table's id, None when there is no table."""
+        by_day: dict[date, list[Entry]] = {day: [] for day in days}
+        for entry in self.entries(table, days):
+            by_day[entry.day].append(entry)
+        return {day: verdict(entries, table_identity) for day, entries in by_day.items()}
+
+
+def verdict(entries: Sequence[Entry], table_identity: str | None) -> Verdict:
+    """What the rows about one day, oldest first, say of it.
+
+    The newest version that an attempt wrote, or that a check looked at, decides. An attempt that started and never ended
+    may have written: it closes the day until a later one that wrote, or a check, has settled it. An attempt that failed
+    before it wrote changes nothing.
+    """
+    if table_identity is None:
+        return Verdict(False, None, "it was never loaded", None)
+    known = [entry for entry in entries if entry.table_id in (table_identity, None)]
+    ended = {entry.attempt for entry in known if entry.status != STARTED}
+    settled = [entry for entry in known if entry.status != STARTED and entry.delta_version is not None]
+    last_settled = max((entry.run_at for entry in settled), default=None)
+    open_ones = [entry for entry in known if entry.status == STARTED and entry.attempt not in ended]
+    if open_ones and (last_settled is None or open_ones[-1].run_at > last_settled):
+        left = open_ones[-1]
+        return Verdict(False, None, f"run {left.run_id} started it and has not ended (killed, or still running)", left)
+    if not settled:
+        failed = [entry for entry in known if entry.status == FAILED]
+        why = f"it was never loaded: {failed[-1].problem}" if failed else "it was never loaded"
+        return Verdict(False, None, why, failed[-1] if failed else None)
+    newest = max(settled, key=lambda entry: (entry.delta_version or 0, entry.run_at))
+    if newest.status == SUCCEEDED:
+        return Verdict(True, newest.delta_version, None, newest)
+    return Verdict(False, newest.delta_version, newest.problem, newest)

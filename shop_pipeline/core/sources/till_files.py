@@ -1,0 +1,337 @@
+"""The till's files: one CSV a day, `<landing>/orders/<day>.csv`, UTF-8 with a header line."""
+
+import codecs
+import csv
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import BinaryIO
+
+import duckdb
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from shop_pipeline.core.contract import Contract
+from shop_pipeline.core.duck import quoted
+from shop_pipeline.core.errors import DayRefused
+from shop_pipeline.core.sources import Record, Split
+
+CHUNK = 16 * 1024 * 1024
+# A quoted field that starts after a comma or line start and ends before one: what RFC 4180 allows, and nothing else.
+_QUOTED_FIELD = re.compile(rb'(?<![^,\n])"(?:[^"]|"")*"(?=,|\r?\n|\r?\Z)')
+_LONE_CR = re.compile(rb"\r(?!\n|\Z)")
+# Stands for "this field was not there" where an empty field is something else; no text of a till contains it.
+_ABSENT = "\x02absent\x02"
+
+
+@dataclass(frozen=True)
+class TillFile:
+    """A day's file that can be read: its header in the file's order, and what the readers must know."""
+
+    day: date
+    path: Path
+    header: tuple[str, ...]
+    multiline: bool
+    seen: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class TillFiles:
+    """The till's landing folder. `contract` says which columns a header must name."""
+
+    landing: Path
+    contract: Contract
+
+    def path(self, day: date) -> Path:
+        """The file of a day."""
+        return self.landing / "orders" / f"{day.isoformat()}.csv"
+
+    def open(self, days: Sequence[date]) -> "OpenTillFiles":
+        """Look at the files of these days: are they there, UTF-8, well quoted, and do their headers fit."""
+        files: dict[date, TillFile] = {}
+        refused: dict[date, str] = {}
+        missing: set[date] = set()
+        for day in days:
+            try:
+                files[day] = self._inspect(day)
+            except FileNotFoundError:
+                missing.add(day)
+                refused[day] = f"{shown(self.path(day))} is not there. Put the file there"
+            except DayRefused as problem:
+                refused[day] = str(problem)
+        return OpenTillFiles(self.contract, files, refused, frozenset(missing), {d: self.path(d) for d in days})
+
+    def _inspect(self, day: date) -> TillFile:
+        path = self.path(day)
+        if path.is_dir():
+            raise DayRefused(f"{shown(path)} is a folder, not a file. Put one file there")
+        try:
+            handle = path.open("rb")
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise DayRefused(f"{shown(path)} cannot be read ({error.strerror}). Make it readable") from None
+        with handle:
+            seen = fingerprint_of_stat(os.fstat(handle.fileno()))
+            first = handle.read(CHUNK)
+            handle.seek(0)
+            if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise DayRefused(f"{shown(path)} is not UTF-8: a UTF-16 mark at byte 0. Save it as UTF-8")
+            if first in (b"", codecs.BOM_UTF8):
+                raise DayRefused(f"{shown(path)} has no header: it is empty. Put the till's file there")
+            multiline = _check_text(handle, path)
+        header = self._header(first, path)
+        return TillFile(day, path, header, multiline, seen)
+
+    def _header(self, first: bytes, path: Path) -> tuple[str, ...]:
+        text = first.removeprefix(codecs.BOM_UTF8).split(b"\n", 1)[0].rstrip(b"\r")
+        if not text.strip():
+            raise DayRefused(f"{shown(path)} has no header: its first line is empty. Put the till's file there")
+        found = [name.strip() for name in next(csv.reader([text.decode()], strict=False))]
+        wanted = self.contract.names
+        folded = [name.lower() for name in found]
+        repeated = sorted({name for name in folded if folded.count(name) > 1})
+        absent = [name for name in wanted if name not in folded]
+        surplus = [name for name in found if name.lower() not in wanted]
+        for what, names in (("repeats", repeated), ("lacks", absent), ("has the unknown", surplus)):
+            if names:
+                raise DayRefused(
+                    f"{shown(path)}, line 1: the header {what} {_columns(names)}; "
+                    f"expected {','.join(wanted)}, found {','.join(found)}. Mend the header"
+                )
+        return tuple(folded)
+
+
+@dataclass(frozen=True)
+class OpenTillFiles:
+    """The files of some days; see OpenSource."""
+
+    contract: Contract
+    files: Mapping[date, TillFile]
+    refused: Mapping[date, str]
+    missing: frozenset[date]
+    paths: Mapping[date, Path]
+
+    def name(self, day: date) -> str:
+        """The path of a day's file, as short as it is unambiguous here."""
+        return shown(self.paths[day])
+
+    def _groups(self, days: Sequence[date]) -> Mapping[tuple[tuple[str, ...], bool], list[TillFile]]:
+        groups: dict[tuple[tuple[str, ...], bool], list[TillFile]] = {}
+        for day in days:
+            file = self.files[day]
+            groups.setdefault((file.header, file.multiline), []).append(file)
+        return groups
+
+    def rows_in_spark(self, spark: SparkSession, days: Sequence[date]) -> DataFrame:
+        """The records as text, columns by name; `_split` and `_position` are where Spark read each one."""
+        frames = [self._group_in_spark(spark, *key, files) for key, files in self._groups(days).items()]
+        rows = frames[0]
+        for frame in frames[1:]:
+            rows = rows.unionByName(frame)
+        return rows
+
+    def _group_in_spark(
+        self, spark: SparkSession, header: tuple[str, ...], multiline: bool, files: Sequence[TillFile]
+    ) -> DataFrame:
+        fields = [f"_field{n}" for n in range(len(header))]
+        raw = (
+            spark.read.option("header", True)
+            .option("multiLine", multiline)
+            .option("lineSep", "\n")
+            .option("quote", '"')
+            .option("escape", '"')
+            .option("comment", "\uffff")
+            .option("encoding", "UTF-8")
+            .option("mode", "PERMISSIVE")
+            .option("columnNameOfCorruptRecord", "_unfitting")
+            .option("columnPruning", False)
+            .option("enforceSchema", True)
+            .option("__globPaths__", False)
+            .option("ignoreLeadingWhiteSpace", False)
+            .option("ignoreTrailingWhiteSpace", False)
+            .schema(", ".join(f"{name} STRING" for name in [*fields, "_unfitting"]))
+            .csv([str(file.path) for file in files])
+        )
+        # Lines end in \n for Spark, so that a lone \r in a quoted field is text; the \r of a \r\n is taken off here.
+        last = F.col(fields[-1])
+        texts = {name: F.col(fields[n]) for n, name in enumerate(header)}
+        texts[header[-1]] = F.when(last.endswith("\r"), F.expr(f"left({fields[-1]}, length({fields[-1]}) - 1)")).otherwise(last)
+        unfitting = F.col("_unfitting").isNotNull()
+        blank = unfitting & (F.expr("trim(BOTH ' \t\r' FROM _unfitting)") == "")
+        return raw.where(~blank).select(
+            *[texts[name].alias(name) for name in self.contract.names],
+            F.expr("to_date(left(_metadata.file_name, 10))").alias("order_date"),
+            unfitting.alias("_malformed"),
+            F.expr("concat(left(_metadata.file_name, 10), ':', _metadata.file_block_start)").alias("_split"),
+            F.monotonically_increasing_id().alias("_position"),
+        )
+
+    def with_seq(self, rows: DataFrame, splits: Sequence[Split]) -> DataFrame:
+        """`rows` with `_source_seq`: file name and record number, the same on every rerun.
+
+        Records are numbered in the file's order: the records of the splits before, then the place in the split.
+        """
+        shift: dict[str, int] = {}
+        before: dict[date, int] = {}
+        for split in sorted(splits, key=lambda each: (each.day, int(each.name.rsplit(":", 1)[1]))):
+            shift[split.name] = before.get(split.day, 0) - split.first_position + 1
+            before[split.day] = before.get(split.day, 0) + split.records
+        shifts = F.from_json(F.lit(json.dumps(shift)), "map<string,bigint>")
+        number = F.col("_position") + F.coalesce(
+            F.try_element_at(shifts, F.col("_split")), F.raise_error(F.lit("a file was cut otherwise on second reading"))
+        )
+        name = F.concat(F.date_format("order_date", "yyyy-MM-dd"), F.lit(".csv"))
+        return rows.withColumn("_source_seq", F.concat(name, F.lit("#"), F.lpad(number.cast("string"), 10, "0")))
+
+    def rows_in_duckdb(self, con: duckdb.DuckDBPyConnection, days: Sequence[date]) -> str:
+        """The same rows as a query. DuckDB shares no code with Spark's reader; the facts found on opening guide both."""
+        return " UNION ALL BY NAME ".join(
+            self._group_in_duckdb(*key, files) for key, files in self._groups(days).items()
+        )
+
+    def _group_in_duckdb(self, header: tuple[str, ...], multiline: bool, files: Sequence[TillFile]) -> str:
+        fields = [f"_field{n}" for n in range(len(header))]
+        columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in [*fields, "_surplus"])
+        paths = ", ".join(quoted(_glob_free(str(file.path))) for file in files)
+        # Not strict, or a file with both kinds of line end is refused; a field too many lands in _surplus, and one that
+        # is not there is NULL, so that the number of fields is known all the same.
+        reader = (
+            f"read_csv([{paths}], auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', "
+            f"comment = '', nullstr = {quoted(_ABSENT)}, null_padding = true, strict_mode = false, encoding = 'utf-8', "
+            f"parallel = {str(not multiline).lower()}, max_line_size = 100000000, filename = true, "
+            f"columns = {{{columns}}})"
+        )
+        texts = ", ".join(f"{fields[header.index(name)]} AS {name}" for name in self.contract.names)
+        day = f"CAST(left(right(filename, {len('2026-09-01.csv')}), 10) AS DATE)"
+        blank = f"trim({fields[0]}, ' \t') = '' AND {fields[1]} IS NULL" if len(fields) > 1 else "false"
+        return (
+            f"SELECT {texts}, {day} AS order_date, "
+            f"({fields[-1]} IS NULL OR _surplus IS NOT NULL) AS _malformed, "
+            f"row_number() OVER (PARTITION BY filename) AS _record "
+            f"FROM {reader} WHERE NOT ({blank})"
+        )
+
+    def records(self, day: date, numbers: Sequence[int]) -> Mapping[int, Record]:
+        """Some records as they stand in the file, found by reading it up to the last of them."""
+        wanted = set(numbers)
+        found: dict[int, Record] = {}
+        if not wanted:
+            return found
+        for record in _records(self.files[day].path):
+            if record.number in wanted:
+                found[record.number] = record
+                if len(found) == len(wanted):
+                    break
+        return found
+
+    def changed(self, days: Sequence[date]) -> Mapping[date, str]:
+        """Days whose file was replaced or written to since it was opened."""
+        sentences = {}
+        for day in days:
+            file = self.files[day]
+            try:
+                now = fingerprint_of_stat(file.path.stat())
+            except OSError:
+                now = None
+            if now != file.seen:
+                sentences[day] = f"{shown(file.path)} changed while it was loaded. Wait until it is complete"
+        return sentences
+
+
+def fingerprint_of_stat(stat: os.stat_result) -> tuple[int, int, int]:
+    """What tells one state of a file from another without reading it: inode, size, time of last change."""
+    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def shown(path: Path) -> str:
+    """A path for messages: relative when it lies below the working directory."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _columns(names: Sequence[str]) -> str:
+    return ("columns " if len(names) > 1 else "column ") + ", ".join(name or "(no name)" for name in names)
+
+
+def _glob_free(path: str) -> str:
+    """A path that DuckDB takes literally: brackets, stars and question marks are patterns to it."""
+    return re.sub(r"[\[*?]", lambda found: f"[{found[0]}]", path)
+
+
+def _check_text(handle: BinaryIO, path: Path) -> bool:
+    """Read a whole file once: refuse what is not UTF-8 or not well quoted; say whether a record spans lines.
+
+    Runs at memory speed for files without quotes. Both engines then read a text that they cannot understand differently.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    offset = 0
+    pending = b""
+    multiline = False
+    while True:
+        chunk = handle.read(CHUNK)
+        try:
+            decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError as error:
+            at = offset - len(decoder.getstate()[0]) + error.start if not chunk else offset + error.start
+            raise DayRefused(f"{shown(path)} is not UTF-8 at byte {max(at, 0)}. Save it as UTF-8") from None
+        offset += len(chunk)
+        pending += chunk
+        cut = len(pending) if not chunk else _last_record_end(pending)
+        if cut:
+            multiline = _check_quotes(pending[:cut], path) or multiline
+            pending = pending[cut:]
+        if not chunk:
+            return multiline
+
+
+def _last_record_end(text: bytes) -> int:
+    """The end of the last line of `text` outside quotes; 0 when there is none."""
+    end = text.rfind(b"\n") + 1
+    if b'"' not in text:
+        return end
+    while end and text.count(b'"', 0, end) % 2:
+        end = text.rfind(b"\n", 0, end - 1) + 1
+    return end
+
+
+def _check_quotes(text: bytes, path: Path) -> bool:
+    bare = text
+    if b'"' in text:
+        bare = _QUOTED_FIELD.sub(b"", text.removeprefix(codecs.BOM_UTF8))
+        if b'"' in bare:
+            line = next(each for each in _records(path) if b'"' in _QUOTED_FIELD.sub(b"", each.text.encode()))
+            raise DayRefused(
+                f"{shown(path)}, line {line.line}: a quote that does not enclose a whole field: {line.text[:80]!r}. "
+                "Mend the line (a quote inside a quoted field is written twice)"
+            )
+    if _LONE_CR.search(bare):
+        raise DayRefused(f"{shown(path)} has a carriage return without a line feed. Save it with LF or CRLF line ends")
+    return bare.count(b"\n") != text.count(b"\n")
+
+
+def _records(path: Path) -> Iterator[Record]:
+    """The records of a file in order; `number` 0 is the header. Blank lines are none, quoted line ends belong to a record."""
+    number = -1
+    start = 0
+    held = b""
+    with path.open("rb") as handle:
+        for line_number, line in enumerate(handle, start=1):
+            if not held:
+                start = line_number
+            held += line
+            if held.count(b'"') % 2:
+                continue
+            text = held.rstrip(b"\n").removesuffix(b"\r")
+            held = b""
+            if text.strip(b" \t\r") or number < 0:
+                number += 1
+                yield Record(number, start, text.decode(errors="backslashreplace").removeprefix("\ufeff"))
+    if held:
+        yield Record(number + 1, start, held.decode(errors="backslashreplace"))

@@ -1,0 +1,71 @@
+"""What the assets work with, by role: Spark, the lake, the till's files, the clock."""
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import dagster as dg
+from dagster_deltalake import DeltaTableResource, LocalConfig
+from dagster_pyspark import LazyPySparkResource
+from deltalake import DeltaTable
+from pydantic import PrivateAttr
+from pyspark.sql import SparkSession
+
+from shop_pipeline.core.contract import Contract
+from shop_pipeline.core.lake import Lake
+from shop_pipeline.core.sources.till_files import TillFiles
+from shop_pipeline.core.spark import check_machine, spark_config
+
+
+class SparkResource(LazyPySparkResource):
+    """Dagster's lazy Spark session, which first makes sure that Spark can start here."""
+
+    _checked: bool = PrivateAttr(default=False)
+
+    def check_machine(self) -> None:
+        """Raises SettingError when this machine cannot run Spark: no Java, too old, or a Delta jar that does not fit."""
+        if not self._checked:
+            check_machine(remote=self.spark_config.get("spark.remote"))
+            self._checked = True
+
+    def session(self) -> SparkSession:
+        """The session, started on first use."""
+        self.check_machine()
+        session: SparkSession = self.spark_session
+        return session
+
+
+class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """The lake's tables, opened through dagster-deltalake."""
+
+    uri: str
+
+    def lake(self) -> Lake:
+        """The lake."""
+        return Lake(self.uri, _open)
+
+
+class TillFilesResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """The till's landing folder."""
+
+    landing: str
+
+    def source(self, contract: Contract) -> TillFiles:
+        """The files as a source under a contract."""
+        return TillFiles(Path(self.landing), contract)
+
+
+class ClockResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """The time of day, for `_loaded_at` and `run_at` alone: which day is loaded is never asked of a clock."""
+
+    def now(self) -> datetime:
+        """Now, in UTC."""
+        return datetime.now(timezone.utc)
+
+
+def spark_resource(master: str, remote: str | None, memory: str) -> SparkResource:
+    """Spark on this machine, on a cluster, or behind a Spark Connect server."""
+    return SparkResource(spark_config=spark_config(master=master, remote=remote, memory=memory))
+
+
+def _open(url: str, version: int | None) -> DeltaTable:
+    return DeltaTableResource(url=url, storage_options=LocalConfig(), version=version).load()

@@ -1,0 +1,132 @@
+"""The settings, and the only code that reads the environment."""
+
+import difflib
+import os
+import sys
+from datetime import date, tzinfo
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from shop_pipeline.core.errors import SettingError
+
+
+class Settings(BaseSettings):
+    """What `SHOP_…` variables (or a `.env` file in the working directory) say; the defaults make a fresh folder a fresh world.
+
+    Relative paths belong to the working directory.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="SHOP_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
+    )
+
+    landing: Path = Path("landing")
+    lake: str = "lake"
+    spark_remote: str | None = None
+    spark_master: str = "local[*]"
+    spark_memory: str = "2g"
+    timezone: str = "UTC"
+    first_run_date: date = date(2026, 9, 2)
+    shopflow_first_day: date = Field(date(2024, 1, 1), validation_alias="SHOPFLOW_FIRST_DAY")
+    postgres_url: str | None = None
+    alert_urls: Annotated[tuple[str, ...], NoDecode] = ()
+    dagster_home: Path = Field(Path("dagster_home"), validation_alias="DAGSTER_HOME")
+
+    @field_validator("landing", "dagster_home")
+    @classmethod
+    def _absolute(cls, path: Path) -> Path:
+        return Path(os.path.abspath(path.expanduser()))
+
+    @field_validator("lake")
+    @classmethod
+    def _path_or_url(cls, lake: str) -> str:
+        if "://" in lake:
+            return lake.rstrip("/")
+        return os.path.abspath(os.path.expanduser(lake))
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (KeyError, ValueError, OSError):
+            raise ValueError(f"{name!r} is not a time zone; write a name such as Europe/Berlin") from None
+        return name
+
+    @field_validator("spark_remote")
+    @classmethod
+    def _connect_url(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith("sc://"):
+            raise ValueError(f"{url!r} is not the address of a Spark Connect server; write sc://host:port")
+        return url
+
+    @field_validator("alert_urls", mode="before")
+    @classmethod
+    def _urls(cls, text: object) -> object:
+        return tuple(text.split()) if isinstance(text, str) else text
+
+    @field_validator("first_run_date", "shopflow_first_day", mode="before")
+    @classmethod
+    def _plain_date(cls, value: object) -> object:
+        # pydantic would also take a number of seconds, or a time at midnight, for a date
+        if isinstance(value, str):
+            try:
+                return date.fromisoformat(value)
+            except ValueError:
+                raise ValueError(f"{value!r} is not a date; write it as YYYY-MM-DD") from None
+        return value
+
+    @property
+    def zone(self) -> tzinfo:
+        """The time zone that decides when the till's schedule fires and what "today" is, and nothing else."""
+        return ZoneInfo(self.timezone)
+
+
+def load_settings() -> Settings:
+    """The settings in force.
+
+    Raises:
+        SettingError: one of them is wrong; the text names the variable and the reason.
+    """
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        problems = "; ".join(f"{_variable(problem['loc'])}: {_reason(problem)}" for problem in error.errors())
+        raise SettingError(f"A setting is wrong: {problems}. Mend it in the environment or in .env.") from None
+    _warn_of_unknown_names()
+    return settings
+
+
+def _variable(location: tuple[int | str, ...]) -> str:
+    name = str(location[0])
+    return name if name.isupper() else f"SHOP_{name.upper()}"
+
+
+def _reason(problem: object) -> str:
+    return str(problem["msg"]).removeprefix("Value error, ")  # type: ignore[index]
+
+
+def _warn_of_unknown_names() -> None:
+    """Say which `SHOP_…` variables mean nothing here: a mistyped one would otherwise be passed over in silence."""
+    known = {f"SHOP_{name.upper()}" for name, field in Settings.model_fields.items() if field.validation_alias is None}
+    for name in sorted(os.environ):
+        if name.startswith("SHOP_") and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            print(f"shop: {name} is not a setting and is ignored{hint}", file=sys.stderr)
+
+
+def prepare_dagster_home(settings: Settings) -> Path:
+    """Make DAGSTER_HOME ready (folder and shipped dagster.yaml; one that is there stays) and set the variable for Dagster."""
+    home = settings.dagster_home
+    home.mkdir(parents=True, exist_ok=True)
+    config = home / "dagster.yaml"
+    if not config.exists():
+        config.write_text(files("shop_pipeline").joinpath("dagster.yaml").read_text())
+    os.environ["DAGSTER_HOME"] = str(home)
+    return home
