@@ -1,6 +1,7 @@
 # make month   set up, write the till's September, load it, check it
 # make test    set up and pass the tests
-PYTHON ?= python3
+# The first Python that is new enough (DuckDB 2 and others need 3.11); name another with make PYTHON=...
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -13,7 +14,7 @@ setup: $(READY)
 
 # Everything the project needs, jars included, in .venv; nothing to do when the pins have not changed.
 $(READY): pyproject.toml setup.py constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "setup: Python 3.10 or newer is needed, and $(PYTHON) is not; try make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
+	@test -n "$(PYTHON)" || { echo "setup: Python 3.11 or newer is needed and none is on the PATH; install one, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
 	@test -n "$$JAVA_HOME" || command -v java >/dev/null || { echo "setup: Spark needs Java 17 or newer and there is none; install a JDK, or point JAVA_HOME at one" >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "setup: $(PYTHON) cannot make a virtual environment; install its venv package" >&2; exit 2; }
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'

@@ -12,7 +12,6 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from shop_pipeline.core.days import RUN_DATE, dates_between, parse_date
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from shop_pipeline.core.lake import Lake
     from shop_pipeline.settings import Settings
 
-FAILED, WRONG = 1, 2
+FAILED, WRONG, STOPPED = 1, 2, 130
 DAYS_PER_RUN = 31
 
 app = typer.Typer(
@@ -177,7 +176,7 @@ class _Shop:
         self._definitions = definitions
         self.orders_daily = definitions.orders_daily
         self.daily_sales = definitions.daily_sales
-        self.lake = definitions.resources["lake"].lake()
+        self.lake = definitions.lake.lake()
 
     @property
     def runs(self) -> "LocalRuns":
@@ -191,7 +190,7 @@ class _Shop:
 
     def check_run_dates(self, keys: Sequence[str]) -> None:
         """Raises WrongDate when one of these is not a date, or not a run date of the till."""
-        partitions = self.orders_daily.partitions_def
+        partitions = self._definitions.till_run_dates
         for key in keys:
             parse_date(key)
             if not partitions.has_partition_key(key):
@@ -203,7 +202,7 @@ class _Shop:
 
     def check_machine(self) -> None:
         """Raises SettingError when Spark cannot start here."""
-        self._definitions.resources["spark"].check_machine()
+        self._definitions.spark.check_machine()
 
 
 def _settings() -> "Settings":
@@ -224,18 +223,23 @@ def _days_and_rows(lake: "Lake", name: str) -> tuple[int, int]:
     table = lake.open(name)
     if table is None:
         return 0, 0
-    files = [(day, rows or 0) for day, rows in zip(*(data_files(table)[c].to_pylist() for c in ("order_date", "rows")), strict=True)]
+    files = [
+        (day, rows or 0) for day, rows in zip(*(data_files(table)[c].to_pylist() for c in ("order_date", "rows")), strict=True)
+    ]
     return len({day for day, rows in files if rows}), sum(rows for _, rows in files)
 
 
 def _show_progress() -> None:
     logger = logging.getLogger("shop_pipeline.progress")
     if not logger.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("shop: %(message)s"))
-        logger.addHandler(handler)
+        logger.addHandler(_ToTerminal())
         logger.setLevel(logging.INFO)
         logger.propagate = False
+
+
+class _ToTerminal(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        _tell(record.getMessage())
 
 
 def _tell(text: str) -> None:
@@ -260,20 +264,26 @@ def _json_value(value: object) -> object:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
+def _wrong_usage(error: Exception) -> int:
+    """Say what was wrong with a command line. `shop` alone is a question, answered by the help text."""
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(message)
+        return 0
+    _tell(f"{message} See `{context.command_path if context else 'shop'} --help`.")
+    return WRONG
+
+
 def main() -> None:
     """Run `shop`; a mistake ends in one sentence, never in a traceback."""
     try:
         status = app(standalone_mode=False, prog_name="shop")
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message())
-        status = 0
-    except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "shop"
-        _tell(f"{error.format_message()} See `{command} --help`.")
-        status = WRONG
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         _tell("stopped; run the same command again to finish")
-        status = 130
+        status = STOPPED
+    except typer.TyperException as error:
+        status = _wrong_usage(error)
     except (WrongUsage, WrongDate, SettingError) as error:
         _tell(str(error))
         status = WRONG

@@ -1,6 +1,6 @@
 """What the assets work with, by role: Spark, the lake, the till's files, the clock."""
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -59,7 +59,7 @@ class ClockResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def now(self) -> datetime:
         """Now, in UTC."""
-        return datetime.now(timezone.utc)
+        return datetime.now(UTC)
 
 
 def spark_resource(master: str, remote: str | None, memory: str) -> SparkResource:

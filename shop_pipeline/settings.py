@@ -21,9 +21,7 @@ class Settings(BaseSettings):
     Relative paths belong to the working directory.
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix="SHOP_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
-    )
+    model_config = SettingsConfigDict(env_prefix="SHOP_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True)
 
     landing: Path = Path("landing")
     lake: str = "lake"
@@ -94,7 +92,7 @@ def load_settings() -> Settings:
         SettingError: one of them is wrong; the text names the variable and the reason.
     """
     try:
-        settings = Settings()
+        settings = Settings()  # type: ignore[call-arg]  # the values come from the environment
     except ValidationError as error:
         problems = "; ".join(f"{_variable(problem['loc'])}: {_reason(problem)}" for problem in error.errors())
         raise SettingError(f"A setting is wrong: {problems}. Mend it in the environment or in .env.") from None

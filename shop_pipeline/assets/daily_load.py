@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import dagster as dg
@@ -14,7 +14,6 @@ from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.errors import SettingError
 from shop_pipeline.core.load import DailyLoad, DayResult, Status
-from shop_pipeline.core.sources import Source
 from shop_pipeline.resources import ClockResource, LakeResource, SparkResource
 
 CHECK = "check_day"
@@ -36,8 +35,8 @@ class LoadConfig(dg.Config):
 def daily_load(
     contract: Contract,
     rule: KeyRule,
-    partitions: dg.PartitionsDefinition,  # type: ignore[type-arg]
-    source: tuple[str, Callable[[Any, Contract], Source]],
+    partitions: dg.DailyPartitionsDefinition,
+    source: str,
     *,
     group: str,
     owners: Sequence[str],
@@ -46,7 +45,7 @@ def daily_load(
     """The asset that loads the days of a source and the check that compares them with it.
 
     Args:
-        source: the key of the source's resource, and how it and the contract make a Source.
+        source: the key of the resource whose `source(contract)` gives the Source.
         rule: which day a partition key stands for.
         days_per_run: into how many days a backfill is cut per run.
 
@@ -54,7 +53,6 @@ def daily_load(
         An asset partitioned by `partitions`, with the blocking check `check_day`. Either can be run alone.
     """
     asset = dg.AssetKey(contract.table.split("/"))
-    resource_key, make_source = source
     columns = [dg.TableColumn(column.name, column.type, column.description) for column in contract.columns]
     columns += [dg.TableColumn(name, kind) for name, kind in contract.table_columns[len(columns) :]]
 
@@ -94,13 +92,13 @@ def daily_load(
         can_subset=True,
         backfill_policy=dg.BackfillPolicy.multi_run(days_per_run),
         retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL),
-        required_resource_keys={"spark", "lake", "clock", resource_key},
+        required_resource_keys={"spark", "lake", "clock", source},
     )
     def load_and_verify(context: dg.AssetExecutionContext, config: LoadConfig) -> Iterator[Any]:
         spark: SparkResource = context.resources.spark
         lake: LakeResource = context.resources.lake
         clock: ClockResource = context.resources.clock
-        daily = DailyLoad(lake.lake(), make_source(getattr(context.resources, resource_key), contract), contract, rule)
+        daily = DailyLoad(lake.lake(), getattr(context.resources, source).source(contract), contract, rule)
         keys = list(context.partition_keys)
         loading = asset in context.selected_asset_keys
         append = loading and config.write_mode == "append"
@@ -117,13 +115,17 @@ def daily_load(
             results = daily.load(
                 spark.session,
                 keys,
-                run_id=context.run_id,
+                run_id=context.run.run_id,
                 clock=clock.now,
                 append=append,
                 progress=tell,
             )
         else:
-            results = daily.check(keys, run_id=context.run_id, clock=clock.now)
+            results = daily.check(keys, run_id=context.run.run_id, clock=clock.now)
+        for result in results:
+            if result.warning:
+                context.log.warning(result.warning)
+                PROGRESS.warning("warning: %s", result.warning)
         outcomes = [_outcome(daily, result) for result in results]
         if append and all(result.status is Status.APPENDED for result in results):
             # Nothing is materialized and nothing failed: the run shows a warning, the check says what is the matter.
@@ -156,6 +158,8 @@ def _outcome(daily: DailyLoad, result: DayResult) -> DayOutcome:
         }
     if result.version is not None:
         metadata["delta_version"] = result.version
+    if result.warning is not None:
+        metadata["warning"] = result.warning
     if not result.ok:
         metadata["problem"] = result.sentence
     return DayOutcome(result.key, result.ok, _check_text(result), metadata, result.retriable)

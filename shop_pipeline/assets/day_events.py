@@ -14,7 +14,7 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData,
 )
 
-Metadata = Mapping[str, dg.MetadataValue | str | int | float | None]  # type: ignore[type-arg]
+Metadata = Mapping[str, dg.MetadataValue | str | int | float | None]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ def run_log(upstream: dg.AssetKey, group: str, owners: list[str]) -> dg.AssetSpe
         deps=[upstream],
         description=(
             "A row for the start and one for the end of every attempt at a day, failed ones included. It says which days "
-            "may be read. Look at it with `shop sql \"SELECT * FROM run_log\"`."
+            'may be read. Look at it with `shop sql "SELECT * FROM run_log"`.'
         ),
         group_name=group,
         owners=owners,

@@ -1,7 +1,6 @@
 """The till's assets: orders_daily, and what is made of it."""
 
 from collections.abc import Iterator
-from datetime import date
 from typing import Any
 
 import dagster as dg
@@ -11,33 +10,27 @@ from shop_pipeline.assets.day_events import DayOutcome, report
 from shop_pipeline.core import gold
 from shop_pipeline.core.contract import load_contract
 from shop_pipeline.core.days import RUN_DATE
-from shop_pipeline.partitions import run_dates
-from shop_pipeline.resources import LakeResource, SparkResource, TillFilesResource
+from shop_pipeline.resources import LakeResource, SparkResource
 
 GROUP = "till"
 OWNERS = ["team:shop"]
 
 
-def till_assets(first_run_date: date, today: date) -> tuple[dg.AssetsDefinition, dg.AssetsDefinition]:
-    """orders_daily and daily_sales, partitioned by run date from `first_run_date` on."""
-    partitions = run_dates(first_run_date, today)
+def till_assets(partitions: dg.DailyPartitionsDefinition) -> tuple[dg.AssetsDefinition, dg.AssetsDefinition]:
+    """orders_daily and daily_sales, partitioned by run date."""
     contract = load_contract("orders_daily")
     orders_daily = daily_load(
         contract,
         RUN_DATE,
         partitions,
-        ("till_files", lambda files, agreed: _files(files).source(agreed)),
+        "till_files",
         group=GROUP,
         owners=OWNERS,
     )
     return orders_daily, _daily_sales(contract.table, partitions)
 
 
-def _files(resource: TillFilesResource) -> TillFilesResource:
-    return resource
-
-
-def _daily_sales(upstream: str, partitions: dg.PartitionsDefinition) -> dg.AssetsDefinition:  # type: ignore[type-arg]
+def _daily_sales(upstream: str, partitions: dg.DailyPartitionsDefinition) -> dg.AssetsDefinition:
     asset = dg.AssetKey(gold.TABLE)
     columns = [dg.TableColumn(name, kind) for name, kind in gold.COLUMNS]
 
@@ -62,15 +55,13 @@ def _daily_sales(upstream: str, partitions: dg.PartitionsDefinition) -> dg.Asset
         backfill_policy=dg.BackfillPolicy.multi_run(366),
         retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL),
     )
-    def daily_sales(
-        context: dg.AssetExecutionContext, spark: SparkResource, lake: LakeResource
-    ) -> Iterator[Any]:
+    def daily_sales(context: dg.AssetExecutionContext, spark: SparkResource, lake: LakeResource) -> Iterator[Any]:
         keys = {RUN_DATE.day(key): key for key in context.partition_keys}
         verdicts = gold.readable_days(lake.lake(), upstream, list(keys))
         good = sorted(day for day in keys if verdicts[day].verified)
         written = None
         if good:
-            written = gold.recompute_sales(lake.lake(), upstream, spark.session, good, context.run_id)
+            written = gold.recompute_sales(lake.lake(), upstream, spark.session, good, context.run.run_id)
         outcomes = []
         for day, key in keys.items():
             verdict = verdicts[day]

@@ -36,14 +36,14 @@ class LocalRuns:
         """Load and verify a contiguous range of partitions in one run."""
         mode = "append" if append else "replace"
         config = {**QUIET, "ops": {asset.op.name: {"config": {"write_mode": mode}}}}
-        return _reports(self._run(asset, keys, config), keys)
+        return _reports(self.instance, self._run(asset, keys, config), keys)
 
     def make(self, asset: dg.AssetsDefinition, keys: Sequence[str]) -> list[DayReport]:
         """Materialize partitions of a downstream asset: one run per contiguous range of them."""
         reports = []
         for first, last in contiguous_ranges([date.fromisoformat(key) for key in keys]):
             part = [key for key in keys if first.isoformat() <= key <= last.isoformat()]
-            reports += _reports(self._run(asset, part, QUIET), part)
+            reports += _reports(self.instance, self._run(asset, part, QUIET), part)
         return reports
 
     def check(self, asset: dg.AssetsDefinition, key: str) -> DayReport:
@@ -58,11 +58,9 @@ class LocalRuns:
             tags={"dagster/partition": key},
             raise_on_error=False,
         )
-        return _reports(result, [key])[0]
+        return _reports(self.instance, result.run_id, [key])[0]
 
-    def _run(
-        self, asset: dg.AssetsDefinition, keys: Sequence[str], config: Mapping[str, Any]
-    ) -> dg.ExecuteInProcessResult:
+    def _run(self, asset: dg.AssetsDefinition, keys: Sequence[str], config: Mapping[str, Any]) -> str:
         job = self.defs.resolve_implicit_global_asset_job_def()
         if len(keys) == 1:
             where: dict[str, Any] = {"partition_key": keys[0]}
@@ -70,14 +68,20 @@ class LocalRuns:
             where = {"tags": {RANGE_START: keys[0], RANGE_END: keys[-1]}}
         return job.execute_in_process(
             instance=self.instance, asset_selection=[asset.key], run_config=config, raise_on_error=False, **where
-        )
+        ).run_id
 
 
-def _reports(result: dg.ExecuteInProcessResult, keys: Sequence[str]) -> list[DayReport]:
-    """One report per key, from the run's last word on it: its check, else its materialization, else the failure."""
+def _reports(instance: dg.DagsterInstance, run_id: str, keys: Sequence[str]) -> list[DayReport]:
+    """One report per key, from the run's last word on it: its check, else its materialization, else the failure.
+
+    Read from the instance: what a step logged before it failed is not among the events of the result.
+    """
     said: dict[str, DayReport] = {}
     failure = "the run ended without saying why"
-    for event in result.all_events:
+    for entry in instance.all_logs(run_id):
+        event = entry.dagster_event
+        if event is None:
+            continue
         if event.is_step_failure:
             data = event.step_failure_data
             failure = (data.user_failure_data.description if data.user_failure_data else None) or _message(data.error)

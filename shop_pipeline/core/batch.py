@@ -100,7 +100,8 @@ def read_by_duckdb(
             SELECT *, {failing} AS _failing, {good} AS _good, {row_hash(canonical(contract.columns, source=True))} AS _hash
             FROM ({source.rows_in_duckdb(con, days)})
         )
-        SELECT order_date, count(*), count(*) FILTER (WHERE _failing), count(*) FILTER (WHERE _good), sum(_hash), sum(_hash) FILTER (WHERE _good),
+        SELECT order_date, count(*), count(*) FILTER (WHERE _failing), count(*) FILTER (WHERE _good),
+               sum(_hash), sum(_hash) FILTER (WHERE _good),
                {f"max({events[0]}) FILTER (WHERE _good)" if events else "NULL"},
                {", ".join(broken)}, {", ".join(f"{each} FILTER (WHERE _good)" for each in sums)}
         FROM judged GROUP BY order_date
@@ -114,18 +115,13 @@ def read_by_duckdb(
     return {day: found.get(day, (nothing, Fingerprints(fingerprint(0, 0), fingerprint(0, 0)))) for day in days}
 
 
-def read_by_spark(
-    rows: DataFrame, contract: Contract, days: Sequence[date]
-) -> tuple[Mapping[date, Reading], list[Split]]:
+def read_by_spark(rows: DataFrame, contract: Contract, days: Sequence[date]) -> tuple[Mapping[date, Reading], list[Split]]:
     """The same reading by Spark, in one pass, and where each split's records begin (for numbering them)."""
     judged = rows.withColumn("_failing", F.expr(contract.broken(Action.FAIL))).withColumn(
         "_good", F.expr(f"NOT {contract.broken(Action.FAIL, Action.QUARANTINE)}")
     )
     counted = [F.expr(f"count_if({rule.broken})").alias(f"_broken{n}") for n, rule in enumerate(contract.rules)]
-    sums = [
-        F.expr(f"{_sum(column, 'spark')} FILTER (WHERE _good)").alias(f"_sum{n}")
-        for n, column in enumerate(contract.columns)
-    ]
+    sums = [F.expr(f"{_sum(column, 'spark')} FILTER (WHERE _good)").alias(f"_sum{n}") for n, column in enumerate(contract.columns)]
     events = [column.typed for column in contract.columns if column.type == "TIMESTAMP"]
     answer = (
         judged.groupBy("order_date", "_split")
@@ -150,7 +146,7 @@ def read_by_spark(
             sum(row["_failing_rows"] for row in mine),
             sum(row["_good_rows"] for row in mine),
             tuple(sum(row[f"_broken{n}"] for row in mine) for n in range(len(counted))),
-            _exact([sum((row[f"_sum{n}"] or Decimal(0)) for row in mine) for n in range(len(sums))]),
+            _exact([sum((row[f"_sum{n}"] or Decimal(0) for row in mine), Decimal(0)) for n in range(len(sums))]),
             None if last is None else _from_micros(last),
         )
     return readings, splits
@@ -164,10 +160,10 @@ def difference(by_duckdb: Reading, by_spark: Reading, contract: Contract) -> str
         ("good rows", by_duckdb.good, by_spark.good),
         ("the newest time", by_duckdb.max_event_time, by_spark.max_event_time),
     ]
-    for rule, one, other in zip(contract.rules, by_duckdb.broken, by_spark.broken, strict=True):
-        pairs.append((f"rows with {rule.column} {rule.reason}".replace("  ", " "), one, other))
-    for column, one, other in zip(contract.columns, by_duckdb.sums, by_spark.sums, strict=True):
-        pairs.append((f"the sum over {column.name}", one, other))
+    for rule, one_count, other_count in zip(contract.rules, by_duckdb.broken, by_spark.broken, strict=True):
+        pairs.append((f"rows with {rule.column} {rule.reason}".replace("  ", " "), one_count, other_count))
+    for column, one_sum, other_sum in zip(contract.columns, by_duckdb.sums, by_spark.sums, strict=True):
+        pairs.append((f"the sum over {column.name}", one_sum, other_sum))
     found = [f"{what}: {one} by DuckDB, {other} by Spark" for what, one, other in pairs if one != other]
     return "; ".join(found) or None
 
@@ -187,13 +183,10 @@ def violations(
         for n, rule in enumerate(listed)
     )
     cut = "" if limit is None else f" LIMIT {limit}"
-    found = con.execute(
-        f"WITH rows AS MATERIALIZED ({source.rows_in_duckdb(con, [day])}) {cases} ORDER BY 1, 2{cut}"
-    ).fetchall()
+    found = con.execute(f"WITH rows AS MATERIALIZED ({source.rows_in_duckdb(con, [day])}) {cases} ORDER BY 1, 2{cut}").fetchall()
     records = source.records(day, [number for number, _, _ in found])
     return [
-        Violation(records[number].line, listed[n].column, value, listed[n].reason, listed[n].action)
-        for number, n, value in found
+        Violation(records[number].line, listed[n].column, value, listed[n].reason, listed[n].action) for number, n, value in found
     ]
 
 

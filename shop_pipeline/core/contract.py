@@ -6,7 +6,7 @@ written; DuckDB runs what sqlglot makes of it, so that two engines judge by one 
 
 import re
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from functools import cache, cached_property
 from importlib.resources import files
 
@@ -25,7 +25,7 @@ _TIME = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.
 _TYPES = re.compile(r"^(INT|STRING|TIMESTAMP|DECIMAL\(\d+,\d+\))$")
 
 
-class Action(str, Enum):
+class Action(StrEnum):
     """What a broken rule leads to."""
 
     FAIL = "fail"

@@ -4,15 +4,12 @@ from pathlib import Path
 
 import duckdb
 
-
 Connection = duckdb.DuckDBPyConnection
 
 
 def connect(temporary: Path | None = None) -> Connection:
     """An in-memory connection: UTC, insertion order kept, no extension ever fetched or loaded by itself."""
-    con = duckdb.connect(
-        config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "threads": "4"}
-    )
+    con = duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "threads": "4"})
     con.execute("SET TimeZone = 'UTC'")
     if temporary is not None:
         con.execute(f"SET temp_directory = {quoted(str(temporary))}")

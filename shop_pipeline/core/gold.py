@@ -34,9 +34,7 @@ def readable_days(lake: Lake, upstream: str, days: Sequence[date]) -> dict[date,
     return dict(Ledger(lake).verdicts(upstream.replace("/", "."), days, identity))
 
 
-def recompute_sales(
-    lake: Lake, upstream: str, spark: Callable[[], SparkSession], days: Sequence[date], run_id: str
-) -> Sales:
+def recompute_sales(lake: Lake, upstream: str, spark: Callable[[], SparkSession], days: Sequence[date], run_id: str) -> Sales:
     """Replace these days in daily_sales by what the upstream table says, read at the version that was verified.
 
     Raises:

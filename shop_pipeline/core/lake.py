@@ -156,9 +156,7 @@ def check_readable(table: DeltaTable, name: str) -> None:
         )
 
 
-def view(
-    con: duckdb.DuckDBPyConnection, alias: str, table: DeltaTable, days: Sequence[date] | None = None
-) -> pa.Table:
+def view(con: duckdb.DuckDBPyConnection, alias: str, table: DeltaTable, days: Sequence[date] | None = None) -> pa.Table:
     """Make `alias` a view in DuckDB of a table's version (all of it, or some days). Returns its data files.
 
     Partition values come from the log, not from paths; a column that older files lack reads NULL.

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +39,7 @@ Clock = Callable[[], datetime]
 Progress = Callable[[str], None]
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     """How an attempt at a day ended."""
 
     VERIFIED = "verified"
@@ -65,6 +65,13 @@ class DayResult:
     table_rows: int = 0
     version: int | None = None
     duration: float = 0.0
+
+    @property
+    def warning(self) -> str | None:
+        """What is odd about a day that was loaded all the same."""
+        if self.comparison is not None and self.comparison.source_rows == 0:
+            return f"{self.day} has no orders: {self.source_name} has a header and nothing else (run date {self.key})"
+        return None
 
     @property
     def ok(self) -> bool:
@@ -131,10 +138,7 @@ class _Attempt:
         if self.may_have_written and self.version is None:
             return
         self.load.ledger.append(
-            [
-                replace(self.entry(day, FAILED), problem=problem, delta_version=self.version)
-                for day in sorted(self.open_days)
-            ]
+            [replace(self.entry(day, FAILED), problem=problem, delta_version=self.version) for day in sorted(self.open_days)]
         )
 
 
@@ -237,14 +241,14 @@ class DailyLoad:
         session = pin_session(spark())
         rows = opened.rows_in_spark(session, days)
         by_spark, splits = read_by_spark(rows, self.contract, days)
-        refused = {}
+        refused = {
+            day: replace(self._refused(attempt, opened, day, why), retriable=True) for day, why in opened.changed(days).items()
+        }
         for day in days:
             differs = difference(readings[day][0], by_spark[day], self.contract)
-            if differs:
+            if differs and day not in refused:
                 why = f"two engines read {opened.name(day)} differently ({differs}). Look at the file, mend it"
                 refused[day] = self._refused(attempt, opened, day, why)
-        for day, why in opened.changed([day for day in days if day not in refused]).items():
-            refused[day] = replace(self._refused(attempt, opened, day, why), retriable=True)
         good = [day for day in days if day not in refused]
         if not good:
             return refused
@@ -294,8 +298,7 @@ class DailyLoad:
         results = self._results(attempt, opened, checked, days)
         if append:
             results = {
-                day: replace(result, status=Status.APPENDED, sentence=APPENDED, retriable=False)
-                for day, result in results.items()
+                day: replace(result, status=Status.APPENDED, sentence=APPENDED, retriable=False) for day, result in results.items()
             }
         return results
 
@@ -316,9 +319,7 @@ class DailyLoad:
         attempt.close(list(results.values()))
         return [results[self.rule.day(key)] for key in keys]
 
-    def _results(
-        self, attempt: _Attempt, opened: OpenSource, checked: Checked, days: Sequence[date]
-    ) -> dict[date, DayResult]:
+    def _results(self, attempt: _Attempt, opened: OpenSource, checked: Checked, days: Sequence[date]) -> dict[date, DayResult]:
         seconds = (attempt.clock() - attempt.started_at).total_seconds()
         results = {}
         for day in days:
@@ -356,9 +357,7 @@ class DailyLoad:
         if not reading.failing:
             return None
         found = violations(con, self.contract, opened, day, [Action.FAIL], EXAMPLES)
-        total = sum(
-            n for rule, n in zip(self.contract.rules, reading.broken, strict=True) if rule.action is Action.FAIL
-        )
+        total = sum(n for rule, n in zip(self.contract.rules, reading.broken, strict=True) if rule.action is Action.FAIL)
         more = f"; and {total - len(found)} more" if total > len(found) else ""
         return f"{opened.name(day)}, " + "; ".join(str(each) for each in found) + more
 

@@ -1,6 +1,5 @@
 """`shop sql`: the lake's tables, and nothing else, as DuckDB views."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import duckdb
@@ -14,7 +13,7 @@ class BadStatement(ShopError):
     """The statement is not one SELECT, or DuckDB cannot run it."""
 
 
-def select(lake: Lake, statement: str) -> tuple[list[str], list[Sequence[Any]]]:
+def select(lake: Lake, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Run one SELECT over the newest version of the lake's tables: (column names, rows).
 
     The connection reads the data files of the tables that the statement names and no other file, writes nothing, loads no

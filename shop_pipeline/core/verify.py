@@ -102,7 +102,8 @@ def compare(
     for day in to_check:
         reading, prints = known[day]
         rows, in_table = found.get(day, (0, fingerprint(0, None)))
-        missing, details = 0, []
+        missing = 0
+        details: list[str] = []
         if in_table != prints.good:
             missing, details = _differences(con, contract, source, day)
         if reading.failing:
@@ -129,9 +130,7 @@ def _fingerprints_of_table(con: duckdb.DuckDBPyConnection, contract: Contract) -
     return {day: (count, fingerprint(count, total)) for day, count, total in rows}
 
 
-def _differences(
-    con: duckdb.DuckDBPyConnection, contract: Contract, source: OpenSource, day: date
-) -> tuple[int, list[str]]:
+def _differences(con: duckdb.DuckDBPyConnection, contract: Contract, source: OpenSource, day: date) -> tuple[int, list[str]]:
     """How many source rows are missing in the table, and what differs, with up to five examples of each kind."""
     unfit = to_duckdb(contract.broken(Action.FAIL, Action.QUARANTINE))
     key = contract.key

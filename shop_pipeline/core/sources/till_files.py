@@ -183,16 +183,15 @@ class OpenTillFiles:
             before[split.day] = before.get(split.day, 0) + split.records
         shifts = F.from_json(F.lit(json.dumps(shift)), "map<string,bigint>")
         number = F.col("_position") + F.coalesce(
-            F.try_element_at(shifts, F.col("_split")), F.raise_error(F.lit("a file was cut otherwise on second reading"))
+            F.try_element_at(shifts, F.col("_split")),
+            F.raise_error(F.lit("a file was cut otherwise on second reading")),
         )
         name = F.concat(F.date_format("order_date", "yyyy-MM-dd"), F.lit(".csv"))
         return rows.withColumn("_source_seq", F.concat(name, F.lit("#"), F.lpad(number.cast("string"), 10, "0")))
 
     def rows_in_duckdb(self, con: duckdb.DuckDBPyConnection, days: Sequence[date]) -> str:
         """The same rows as a query. DuckDB shares no code with Spark's reader; the facts found on opening guide both."""
-        return " UNION ALL BY NAME ".join(
-            self._group_in_duckdb(*key, files) for key, files in self._groups(days).items()
-        )
+        return " UNION ALL BY NAME ".join(self._group_in_duckdb(*key, files) for key, files in self._groups(days).items())
 
     def _group_in_duckdb(self, header: tuple[str, ...], multiline: bool, files: Sequence[TillFile]) -> str:
         fields = [f"_field{n}" for n in range(len(header))]

@@ -1,0 +1,97 @@
+"""What run_log's rows say of a day."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from shop_pipeline.core.lake import Lake
+from shop_pipeline.core.ledger import APPEND, CHECK, COLUMNS, FAILED, LOAD, STARTED, SUCCEEDED, Entry, Ledger, verdict
+
+DAY = date(2026, 9, 1)
+TABLE_ID = "the-table"
+NOON = datetime(2026, 9, 2, 12, tzinfo=UTC)
+
+
+def entry(minute: int, attempt: str, status: str, version: int | None = None, kind: str = LOAD, table: str = TABLE_ID) -> Entry:
+    problem = "it broke" if status == FAILED else None
+    at = NOON + timedelta(minutes=minute)
+    day = date(2026, 9, 2)
+    return Entry("run", at, "orders_daily", 3, None, status, DAY, day, "3:f", 0, problem, version, 1.0, kind, attempt, table)
+
+
+CASES = {
+    "never loaded": ([], None),
+    "loaded": ([entry(0, "a", STARTED), entry(1, "a", SUCCEEDED, 1)], 1),
+    "started, and killed": ([entry(0, "a", STARTED)], None),
+    "killed on a reload": ([entry(0, "a", STARTED), entry(1, "a", SUCCEEDED, 1), entry(2, "b", STARTED)], None),
+    "killed, then loaded": ([entry(0, "a", STARTED), entry(1, "b", STARTED), entry(2, "b", SUCCEEDED, 1)], 1),
+    "killed, then found good by a check": ([entry(0, "a", STARTED), entry(1, "c", SUCCEEDED, 1, CHECK)], 1),
+    "killed, then refused": (
+        [
+            entry(0, "z", STARTED),
+            entry(1, "z", SUCCEEDED, 1),
+            entry(2, "a", STARTED),
+            entry(3, "b", STARTED),
+            entry(4, "b", FAILED),
+        ],
+        None,
+    ),
+    "a refused correction leaves the earlier verdict": (
+        [entry(0, "a", STARTED), entry(1, "a", SUCCEEDED, 1), entry(2, "b", STARTED), entry(3, "b", FAILED)],
+        1,
+    ),
+    "a mismatch after the commit closes the day": (
+        [entry(0, "a", STARTED), entry(1, "a", SUCCEEDED, 1), entry(2, "b", STARTED), entry(3, "b", FAILED, 2)],
+        None,
+    ),
+    "a failed check closes it": ([entry(0, "a", STARTED), entry(1, "a", SUCCEEDED, 1), entry(2, "c", FAILED, 4, CHECK)], None),
+    "a check that could not be made changes nothing": (
+        [entry(0, "a", STARTED), entry(1, "a", SUCCEEDED, 1), entry(2, "c", FAILED, None, CHECK)],
+        1,
+    ),
+    "a passed check reopens it": (
+        [entry(0, "a", SUCCEEDED, 1), entry(2, "c", FAILED, 4, CHECK), entry(3, "d", SUCCEEDED, 4, CHECK)],
+        4,
+    ),
+    "appended": ([entry(0, "a", SUCCEEDED, 1), entry(1, "b", STARTED, kind=APPEND), entry(2, "b", FAILED, 2, APPEND)], None),
+    "the later commit decides, not the later row": (
+        [entry(0, "a", STARTED), entry(0, "b", STARTED), entry(1, "b", FAILED, 3), entry(2, "a", SUCCEEDED, 2)],
+        None,
+    ),
+    "of a table that was deleted": ([entry(0, "a", SUCCEEDED, 9, table="another")], None),
+    "of a table that was deleted and loaded again": (
+        [entry(0, "a", SUCCEEDED, 9, table="another"), entry(1, "b", FAILED, 1)],
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("entries", "version"), CASES.values(), ids=CASES.keys())
+def test_verdict(entries: Sequence[Entry], version: int | None) -> None:
+    """E6, D7: the latest attempt that wrote, or one that never ended, says whether a day may be read."""
+    found = verdict(entries, TABLE_ID)
+    assert (found.verified, found.version if found.verified else None) == (version is not None, version)
+    assert found.verified == (found.problem is None)
+
+
+def test_no_table_no_verdict() -> None:
+    assert not verdict([entry(0, "a", SUCCEEDED, 1)], None).verified
+
+
+def test_rows_come_back_as_they_went_in(tmp_path: Path) -> None:
+    """D7: the columns in their order, and a start before its end even at the same instant."""
+    ledger = Ledger(Lake(str(tmp_path / "lake")))
+    assert ledger.entries("orders_daily") == []
+    ended, started = entry(0, "a", SUCCEEDED, 1), entry(0, "a", STARTED)
+    ledger.append([ended, started])
+    ledger.append([])
+    naive = [each for each in ledger.entries("orders_daily", [DAY])]
+    assert [each.status for each in naive] == [STARTED, SUCCEEDED]
+    assert naive[1].run_at == ended.run_at.replace(tzinfo=None)
+    assert ledger.entries("orders_daily", [date(2026, 9, 5)]) == []
+    assert ledger.entries("another") == []
+    names = [name for name, _ in COLUMNS]
+    assert names[:6] == ["run_id", "run_at", "table_name", "row_count", "max_event_time", "status"]
+    assert names[6:13] == ["day", "run_date", "fingerprint", "quarantined", "problem", "delta_version", "duration"]

@@ -1,0 +1,122 @@
+"""Real servers that tests start and stop: Spark Connect, dagster dev."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from shop_pipeline.core.spark import jars_folder, spark_config
+
+
+def free_port() -> int:
+    """A port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class _Process:
+    """A server in a session of its own, stopped with everything it started."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    def launch(self, command: list[str], environment: dict[str, str]) -> None:
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+            )
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "server.log").read_text(errors="replace")
+
+    def wait_for_port(self, timeout: float) -> None:
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            assert self.process is not None
+            assert self.process.poll() is None, f"the server ended:\n{self.log[-3000:]}"
+            with socket.socket() as probe:
+                probe.settimeout(1)
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.3)
+        raise AssertionError(f"no server on port {self.port} within {timeout} s:\n{self.log[-3000:]}")
+
+    def stop(self) -> None:
+        if self.process is None:
+            return
+        group = os.getpgid(self.process.pid) if self.process.poll() is None else self.process.pid
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+        self.process.wait(10)
+
+
+@dataclass
+class ConnectServer(_Process):
+    """Spark's Connect server with the project's jars and settings."""
+
+    @property
+    def url(self) -> str:
+        return f"sc://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        home = Path(pyspark.__file__).parent
+        config = spark_config(master="local[2]", remote=None, memory="1g")
+        master, memory = config.pop("spark.master"), config.pop("spark.driver.memory")
+        config["spark.driver.extraClassPath"] = ":".join(map(str, sorted(jars_folder().glob("*.jar"))))
+        config["spark.connect.grpc.binding.address"] = "127.0.0.1"
+        config["spark.connect.grpc.binding.port"] = str(self.port)
+        command = [str(home / "bin" / "spark-submit"), "--master", master, "--driver-memory", memory]
+        for name, value in config.items():
+            command += ["--conf", f"{name}={value}"]
+        command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        self.launch(command, {**os.environ, "SPARK_HOME": str(home)})
+        self.wait_for_port(120)
+
+
+@dataclass
+class DagsterDev(_Process):
+    """`dagster dev` from a folder: web UI, daemon and code location."""
+
+    def start(self, environment: dict[str, str]) -> None:
+        command = [str(Path(sys.executable).parent / "dagster"), "dev", "-w", "workspace.yaml"]
+        self.launch([*command, "-h", "127.0.0.1", "-p", str(self.port)], environment)
+        self.wait_for_port(120)
+
+    def graphql(self, query: str, **variables: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Ask the web server as its own pages do."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/graphql",
+            data=json.dumps({"query": query, "variables": variables}).encode(),
+            headers={"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            body = json.load(answer)
+        assert "errors" not in body, body
+        data: dict[str, Any] = body["data"]
+        return data

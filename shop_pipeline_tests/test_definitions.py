@@ -1,0 +1,101 @@
+"""What Dagster is told: policies over every definition, the names people type, and no warning of ours."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import time_machine
+import yaml
+
+from shop_pipeline.partitions import run_dates
+from shop_pipeline_tests.conftest import REPOSITORY, clean_environment
+
+
+@pytest.fixture(scope="module")
+def definitions() -> Iterator[dg.Definitions]:
+    from shop_pipeline.definitions import defs
+
+    yield defs
+
+
+def test_the_names_people_type(definitions: dg.Definitions) -> None:
+    keys = {key.to_user_string() for key in definitions.resolve_all_asset_keys()}
+    assert keys == {"orders_daily", "daily_sales", "run_log"}
+    assert {job.name for job in definitions.jobs or []} == {"recheck_days"}
+    checks = {key.to_user_string() for key in definitions.resolve_asset_graph().asset_check_keys}
+    assert checks == {"orders_daily:check_day"}
+
+
+def test_every_asset_says_what_it_is_and_whose(definitions: dg.Definitions) -> None:
+    for spec in definitions.resolve_all_asset_specs():
+        assert spec.description, spec.key
+        assert spec.group_name == "till", spec.key
+        assert spec.owners, spec.key
+        assert spec.kinds, spec.key
+        assert spec.metadata.get("dagster/table_name"), spec.key
+        assert spec.metadata.get("dagster/column_schema"), spec.key
+    for job in definitions.jobs or []:
+        assert job.description
+
+
+def test_the_check_blocks_and_has_a_result_a_day(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    (check,) = graph.asset_check_keys
+    spec = graph.get_check_spec(check)
+    assert spec.blocking
+    assert spec.partitions_def is not None
+
+
+@pytest.mark.parametrize(
+    ("today", "last"),
+    [
+        (date(2026, 1, 1), "2026-10-01"),
+        (date(2026, 9, 30), "2026-10-01"),
+        (date(2026, 10, 1), "2026-10-01"),
+        (date(2026, 10, 2), "2026-10-02"),
+        (date(2027, 3, 28), "2027-03-28"),
+    ],
+)
+def test_run_dates_start_at_a_constant_and_reach_the_sample(today: date, last: str) -> None:
+    """B1, C81, C106: whatever the clock says, September can be loaded; later, today is the newest run date."""
+    with time_machine.travel(f"{today}T23:30:00+00:00", tick=False):
+        partitions = run_dates(date(2026, 9, 2), today)
+        assert partitions.get_first_partition_key() == "2026-09-02"
+        assert partitions.get_last_partition_key() == last
+        assert partitions.has_partition_key("2026-09-15")
+
+
+def test_definitions_load_without_a_warning_of_ours(tmp_path: Path) -> None:
+    """As `dagster dev` loads them; and dg's own check of the project passes."""
+    code = "import warnings; warnings.simplefilter('default'); import shop_pipeline.definitions"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=True
+    )
+    assert "shop_pipeline" not in done.stderr
+    assert "Preview" not in done.stderr
+
+
+def test_dg_check_defs_passes() -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "dg"), "check", "defs"],
+        cwd=REPOSITORY,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "All definitions loaded successfully" in done.stdout + done.stderr
+
+
+def test_the_shipped_instance_has_no_telemetry_and_no_welcome() -> None:
+    shipped = (REPOSITORY / "shop_pipeline" / "dagster.yaml").read_text()
+    assert shipped == (REPOSITORY / "dagster_home" / "dagster.yaml").read_text()
+    settings = yaml.safe_load(shipped)
+    assert settings["telemetry"] == {"enabled": False}
+    assert settings["nux"] == {"enabled": False}
+    assert settings["run_retries"]["retry_on_asset_or_op_failure"] is False
