@@ -82,7 +82,7 @@ def check(run_date: RunDate) -> None:
     """Compare a loaded day with its file again, both ways, without loading. Needs no Java."""
     shop = _Shop()
     shop.check_run_dates([run_date])
-    report = shop.runs.check(shop.orders_daily, run_date)
+    report = shop.runs.check(shop.recheck_days, run_date)
     print(report.sentence)
     if not report.ok:
         raise typer.Exit(FAILED)
@@ -176,6 +176,7 @@ class _Shop:
         self._definitions = definitions
         self.orders_daily = definitions.orders_daily
         self.daily_sales = definitions.daily_sales
+        self.recheck_days = definitions.recheck_days
         self.lake = definitions.lake.lake()
 
     @property
@@ -190,7 +191,7 @@ class _Shop:
 
     def check_run_dates(self, keys: Sequence[str]) -> None:
         """Raises WrongDate when one of these is not a date, or not a run date of the till."""
-        partitions = self._definitions.till_run_dates
+        partitions = self._definitions.till_feed.partitions
         for key in keys:
             parse_date(key)
             if not partitions.has_partition_key(key):

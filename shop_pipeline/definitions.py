@@ -5,9 +5,9 @@ from datetime import datetime
 
 import dagster as dg
 
+from shop_pipeline.assets import till
+from shop_pipeline.assets.daily_load import recheck_job
 from shop_pipeline.assets.ledger import run_log
-from shop_pipeline.assets.till import GROUP, OWNERS, till_assets
-from shop_pipeline.automation.jobs import recheck_days
 from shop_pipeline.partitions import run_dates
 from shop_pipeline.resources import ClockResource, LakeResource, TillFilesResource, spark_resource
 from shop_pipeline.settings import load_settings
@@ -17,8 +17,10 @@ warnings.filterwarnings("ignore", message=".*varying BackfillPolicies.*")
 
 settings = load_settings()
 
-till_run_dates = run_dates(settings.first_run_date, datetime.now(settings.zone).date())
-orders_daily, daily_sales = till_assets(till_run_dates)
+till_feed = till.till_feed(run_dates(settings.first_run_date, datetime.now(settings.zone).date()))
+orders_daily = till.orders_daily(till_feed)
+daily_sales = till.daily_sales(till_feed)
+recheck_days = recheck_job("recheck_days", till_feed)
 
 spark = spark_resource(settings.spark_master, settings.spark_remote, settings.spark_memory)
 lake = LakeResource(uri=settings.lake)
@@ -30,8 +32,8 @@ resources = {
 }
 
 defs = dg.Definitions(
-    assets=[orders_daily, daily_sales, run_log(orders_daily.key, GROUP, OWNERS)],
-    jobs=[recheck_days(orders_daily.key, till_run_dates)],
+    assets=[orders_daily, daily_sales, run_log(till_feed.asset, till.GROUP, till.OWNERS)],
+    jobs=[recheck_days],
     resources=resources,
     # A run's steps share one Spark session.
     executor=dg.in_process_executor,

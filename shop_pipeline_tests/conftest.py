@@ -13,8 +13,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from shop_pipeline.assets import till
 from shop_pipeline.assets.daily_load import CHECK
-from shop_pipeline.assets.till import till_assets
 from shop_pipeline.core import duck
 from shop_pipeline.core.contract import load_contract
 from shop_pipeline.core.days import RUN_DATE
@@ -27,8 +27,8 @@ from shop_pipeline_tests.builders import write_day
 from shop_pipeline_tests.servers import ConnectServer
 
 REPOSITORY = Path(__file__).parent.parent
-PARTITIONS = run_dates(date(2026, 9, 2), date(2026, 11, 30))
-ORDERS_DAILY, DAILY_SALES = till_assets(PARTITIONS)
+FEED = till.till_feed(run_dates(date(2026, 9, 2), date(2026, 11, 30)))
+ORDERS_DAILY, DAILY_SALES = till.orders_daily(FEED), till.daily_sales(FEED)
 RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
@@ -16,10 +15,10 @@ from shop_pipeline_tests.conftest import REPOSITORY, clean_environment
 
 
 @pytest.fixture(scope="module")
-def definitions() -> Iterator[dg.Definitions]:
+def definitions() -> dg.Definitions:
     from shop_pipeline.definitions import defs
 
-    yield defs
+    return defs
 
 
 def test_the_names_people_type(definitions: dg.Definitions) -> None:

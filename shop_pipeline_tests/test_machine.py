@@ -60,7 +60,8 @@ def test_a_connect_server_needs_no_java_here(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("jar", "made_for"), [("io.delta_delta-spark_4.1_2.13-4.1.0.jar", "Spark 4.1"), ("delta-spark_2.13-4.0.0.jar", "an older Spark")]
+    ("jar", "made_for"),
+    [("io.delta_delta-spark_4.1_2.13-4.1.0.jar", "Spark 4.1"), ("delta-spark_2.13-4.0.0.jar", "an older Spark")],
 )
 def test_a_delta_jar_for_another_spark_is_named(tmp_path: Path, jar: str, made_for: str) -> None:
     """C75: both versions, before a run begins."""
@@ -72,7 +73,9 @@ def test_a_delta_jar_for_another_spark_is_named(tmp_path: Path, jar: str, made_f
 @pytest.mark.slow
 def test_jars_that_cannot_be_fetched_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No registry in reach: a sentence, and no half-filled folder that would be taken for complete."""
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=9 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=9")
-    with pytest.raises(SettingError, match="could not be fetched .*must reach a Maven repository once"):
+    monkeypatch.setenv(
+        "JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=9 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=9"
+    )
+    with pytest.raises(SettingError, match=r"could not be fetched .*must reach a Maven repository once"):
         fetch_jars(tmp_path / "jars")
     assert [name for name in os.listdir(tmp_path) if name != "jars.lock"] == []

@@ -1,20 +1,21 @@
-"""The factory of daily loads: a source, a contract and which day a key stands for go in, an asset with its check comes out."""
+"""The factory of daily loads: a feed (source, contract, which day a key stands for) goes in, an asset with its check comes out."""
 
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
 from dagster_shared.utils.warnings import PreviewWarning
 from pydantic import Field
 
-from shop_pipeline.assets.day_events import DayOutcome, report
+from shop_pipeline.assets.day_events import DayOutcome, log_check, report
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.errors import SettingError
 from shop_pipeline.core.load import DailyLoad, DayResult, Status
-from shop_pipeline.resources import ClockResource, LakeResource, SparkResource
+from shop_pipeline.resources import ClockResource, SparkResource
 
 CHECK = "check_day"
 # Followed by `shop` in a terminal; Dagster shows the same lines in the run's log.
@@ -32,27 +33,43 @@ class LoadConfig(dg.Config):
     )
 
 
-def daily_load(
-    contract: Contract,
-    rule: KeyRule,
-    partitions: dg.DailyPartitionsDefinition,
-    source: str,
-    *,
-    group: str,
-    owners: Sequence[str],
-    days_per_run: int = DAYS_PER_RUN,
-) -> dg.AssetsDefinition:
-    """The asset that loads the days of a source and the check that compares them with it.
+@dataclass(frozen=True)
+class Feed:
+    """What makes a daily load: a contract, which day a key stands for, the partitions, and the key of the source's resource.
+
+    The resource's `source(contract)` gives the Source.
+    """
+
+    contract: Contract
+    rule: KeyRule
+    partitions: dg.DailyPartitionsDefinition
+    source: str
+
+    @property
+    def asset(self) -> dg.AssetKey:
+        """The asset that the feed loads."""
+        return dg.AssetKey(self.contract.table.split("/"))
+
+    @property
+    def resource_keys(self) -> set[str]:
+        """The resources that loading and checking need."""
+        return {"spark", "lake", "clock", self.source}
+
+    def load(self, resources: Any) -> DailyLoad:  # noqa: ANN401 - Dagster makes the type at run time
+        """The load on a run's resources."""
+        return DailyLoad(resources.lake.lake(), getattr(resources, self.source).source(self.contract), self.contract, self.rule)
+
+
+def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: int = DAYS_PER_RUN) -> dg.AssetsDefinition:
+    """The asset that loads the days of a feed and the check that compares them with their source.
 
     Args:
-        source: the key of the resource whose `source(contract)` gives the Source.
-        rule: which day a partition key stands for.
         days_per_run: into how many days a backfill is cut per run.
 
     Returns:
-        An asset partitioned by `partitions`, with the blocking check `check_day`. Either can be run alone.
+        An asset partitioned by the feed's partitions, with the blocking check `check_day`. Either can be run alone.
     """
-    asset = dg.AssetKey(contract.table.split("/"))
+    asset, contract, rule, partitions = feed.asset, feed.contract, feed.rule, feed.partitions
     columns = [dg.TableColumn(column.name, column.type, column.description) for column in contract.columns]
     columns += [dg.TableColumn(name, kind) for name, kind in contract.table_columns[len(columns) :]]
 
@@ -92,14 +109,14 @@ def daily_load(
         can_subset=True,
         backfill_policy=dg.BackfillPolicy.multi_run(days_per_run),
         retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL),
-        required_resource_keys={"spark", "lake", "clock", source},
+        required_resource_keys=feed.resource_keys,
     )
     def load_and_verify(context: dg.AssetExecutionContext, config: LoadConfig) -> Iterator[Any]:
         spark: SparkResource = context.resources.spark
-        lake: LakeResource = context.resources.lake
         clock: ClockResource = context.resources.clock
-        daily = DailyLoad(lake.lake(), getattr(context.resources, source).source(contract), contract, rule)
+        daily = feed.load(context.resources)
         keys = list(context.partition_keys)
+        run_id = context.run.run_id
         loading = asset in context.selected_asset_keys
         append = loading and config.write_mode == "append"
 
@@ -112,20 +129,10 @@ def daily_load(
                 spark.check_machine()
             except SettingError as problem:
                 raise dg.Failure(str(problem), allow_retries=False) from None
-            results = daily.load(
-                spark.session,
-                keys,
-                run_id=context.run.run_id,
-                clock=clock.now,
-                append=append,
-                progress=tell,
-            )
+            results = daily.load(spark.session, keys, run_id=run_id, clock=clock.now, append=append, progress=tell)
         else:
-            results = daily.check(keys, run_id=context.run.run_id, clock=clock.now)
-        for result in results:
-            if result.warning:
-                context.log.warning(result.warning)
-                PROGRESS.warning("warning: %s", result.warning)
+            results = daily.check(keys, run_id=run_id, clock=clock.now)
+        _warn(context.log, results)
         outcomes = [_outcome(daily, result) for result in results]
         if append and all(result.status is Status.APPENDED for result in results):
             # Nothing is materialized and nothing failed: the run shows a warning, the check says what is the matter.
@@ -135,6 +142,47 @@ def daily_load(
             yield from report(context, asset, CHECK, outcomes, materialize=loading, subject=f"{rule.key_name}s")
 
     return load_and_verify
+
+
+def recheck_job(name: str, feed: Feed) -> dg.JobDefinition:
+    """The job that compares the day of a chosen key with its source again and loads nothing.
+
+    A job of its own, for the UI can run neither a partitioned asset's check alone nor give a job of checks a key to choose.
+    """
+
+    @dg.op(name=f"compare_{feed.asset.to_python_identifier()}_with_its_source", required_resource_keys=feed.resource_keys)
+    def compare(context: dg.OpExecutionContext) -> None:
+        if not context.has_partition_key:
+            raise dg.Failure(f"Choose a {feed.rule.key_name}: {name} checks one day.", allow_retries=False)
+        clock: ClockResource = context.resources.clock
+        daily = feed.load(context.resources)
+        results = daily.check([context.partition_key], run_id=context.run_id, clock=clock.now)
+        _warn(context.log, results)
+        for result in results:
+            log_check(context, feed.asset, CHECK, _outcome(daily, result))
+            if not result.ok:
+                raise dg.Failure(_check_text(result), allow_retries=False)
+
+    @dg.job(
+        name=name,
+        partitions_def=feed.partitions,
+        executor_def=dg.in_process_executor,
+        description=(
+            f"Compares the day of a {feed.rule.key_name} in {feed.contract.table} with its source again and loads nothing. "
+            "A mismatch closes the day for everything downstream, a match opens it."
+        ),
+    )
+    def recheck() -> None:
+        compare()
+
+    return recheck
+
+
+def _warn(log: dg.DagsterLogManager, results: Sequence[DayResult]) -> None:
+    for result in results:
+        if result.warning:
+            log.warning(result.warning)
+            PROGRESS.warning("warning: %s", result.warning)
 
 
 def _outcome(daily: DailyLoad, result: DayResult) -> DayOutcome:

@@ -60,7 +60,7 @@ def report(
                 context.log_event(dg.AssetMaterialization(asset, partition=outcome.key, metadata=dict(outcome.metadata)))
     if check is not None:
         for outcome in outcomes:
-            _log_check(context, asset, check, outcome)
+            log_check(context, asset, check, outcome)
     if bad and fail:
         # A check that is run alone changes nothing, so that running it again would say the same.
         raise _failure(bad, len(outcomes), subject, may_retry=materialize)
@@ -68,7 +68,10 @@ def report(
         yield dg.Output(None, output_name=f"{asset.to_python_identifier()}_{check}")
 
 
-def _log_check(context: dg.AssetExecutionContext, asset: dg.AssetKey, check: str, outcome: DayOutcome) -> None:
+def log_check(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, asset: dg.AssetKey, check: str, outcome: DayOutcome
+) -> None:
+    """Log a check's result for one partition, tied to the partition's newest materialization."""
     newest = context.instance.fetch_materializations(
         dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[outcome.key]), limit=1
     ).records

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from shop_pipeline.assets.daily_load import daily_load
+from shop_pipeline.assets.daily_load import Feed, daily_load
 from shop_pipeline.assets.day_events import DayOutcome, report
 from shop_pipeline.core import gold
 from shop_pipeline.core.contract import load_contract
@@ -16,21 +16,19 @@ GROUP = "till"
 OWNERS = ["team:shop"]
 
 
-def till_assets(partitions: dg.DailyPartitionsDefinition) -> tuple[dg.AssetsDefinition, dg.AssetsDefinition]:
-    """orders_daily and daily_sales, partitioned by run date."""
-    contract = load_contract("orders_daily")
-    orders_daily = daily_load(
-        contract,
-        RUN_DATE,
-        partitions,
-        "till_files",
-        group=GROUP,
-        owners=OWNERS,
-    )
-    return orders_daily, _daily_sales(contract.table, partitions)
+def till_feed(partitions: dg.DailyPartitionsDefinition) -> Feed:
+    """The till's files of a run date, loaded into orders_daily."""
+    return Feed(load_contract("orders_daily"), RUN_DATE, partitions, source="till_files")
 
 
-def _daily_sales(upstream: str, partitions: dg.DailyPartitionsDefinition) -> dg.AssetsDefinition:
+def orders_daily(feed: Feed) -> dg.AssetsDefinition:
+    """The till's orders as their files have them."""
+    return daily_load(feed, group=GROUP, owners=OWNERS)
+
+
+def daily_sales(feed: Feed) -> dg.AssetsDefinition:
+    """A day's sales, of the feed's verified days."""
+    upstream = feed.contract.table
     asset = dg.AssetKey(gold.TABLE)
     columns = [dg.TableColumn(name, kind) for name, kind in gold.COLUMNS]
 
@@ -39,7 +37,7 @@ def _daily_sales(upstream: str, partitions: dg.DailyPartitionsDefinition) -> dg.
         specs=[
             dg.AssetSpec(
                 asset,
-                deps=[dg.AssetKey(upstream)],
+                deps=[feed.asset],
                 description=f"{gold.DESCRIPTION} Made of verified days only; a partition is the run date of its day.",
                 group_name=GROUP,
                 owners=OWNERS,
@@ -50,12 +48,12 @@ def _daily_sales(upstream: str, partitions: dg.DailyPartitionsDefinition) -> dg.
                 },
             )
         ],
-        partitions_def=partitions,
+        partitions_def=feed.partitions,
         # Another policy than upstream's: the daemon then launches this asset for the good days by itself.
         backfill_policy=dg.BackfillPolicy.multi_run(366),
         retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL),
     )
-    def daily_sales(context: dg.AssetExecutionContext, spark: SparkResource, lake: LakeResource) -> Iterator[Any]:
+    def make_sales(context: dg.AssetExecutionContext, spark: SparkResource, lake: LakeResource) -> Iterator[Any]:
         keys = {RUN_DATE.day(key): key for key in context.partition_keys}
         verdicts = gold.readable_days(lake.lake(), upstream, list(keys))
         good = sorted(day for day in keys if verdicts[day].verified)
@@ -82,4 +80,4 @@ def _daily_sales(upstream: str, partitions: dg.DailyPartitionsDefinition) -> dg.
             outcomes.append(DayOutcome(key, verdict.verified, sentence, metadata))
         yield from report(context, asset, None, outcomes, materialize=True, subject="run dates")
 
-    return daily_sales
+    return make_sales

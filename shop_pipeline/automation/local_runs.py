@@ -7,7 +7,6 @@ from typing import Any
 
 import dagster as dg
 
-from shop_pipeline.assets.daily_load import CHECK
 from shop_pipeline.core.days import contiguous_ranges
 
 # Dagster's own lines about each step go to the event log; the terminal gets ours.
@@ -46,18 +45,10 @@ class LocalRuns:
             reports += _reports(self.instance, self._run(asset, part, QUIET), part)
         return reports
 
-    def check(self, asset: dg.AssetsDefinition, key: str) -> DayReport:
-        """Run the asset's check of one partition, without loading."""
-        job = self.defs.resolve_implicit_global_asset_job_def()
-        result = dg.materialize(
-            [asset],
-            selection=dg.AssetSelection.checks(dg.AssetCheckKey(asset.key, CHECK)),
-            instance=self.instance,
-            resources=job.resource_defs,
-            run_config=QUIET,
-            tags={"dagster/partition": key},
-            raise_on_error=False,
-        )
+    def check(self, job: dg.JobDefinition, key: str) -> DayReport:
+        """Run the job that compares a partition with its source, without loading."""
+        resolved = self.defs.resolve_job_def(job.name)
+        result = resolved.execute_in_process(instance=self.instance, partition_key=key, run_config=QUIET, raise_on_error=False)
         return _reports(self.instance, result.run_id, [key])[0]
 
     def _run(self, asset: dg.AssetsDefinition, keys: Sequence[str], config: Mapping[str, Any]) -> str:

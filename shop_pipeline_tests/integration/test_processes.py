@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -20,6 +21,11 @@ from shop_pipeline_tests.servers import ConnectServer
 
 pytestmark = pytest.mark.slow
 WITHOUT_JAVA = {"JAVA_HOME": "/nowhere"}
+
+
+def has_rows(lake: Lake, at_least: int) -> bool:
+    table = lake.open("orders_daily")
+    return table is not None and row_count(table) >= at_least
 
 
 def test_thirty_checks_exit_cleanly_without_java(world: World) -> None:
@@ -55,8 +61,7 @@ def test_a_killed_backfill_started_again_ends_the_same(tmp_path: Path, connect_s
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-            lake = Lake(str(folder / "lake"))
-            wait_until("two days are committed", lambda: (table := lake.open("orders_daily")) and row_count(table) >= 8)
+            wait_until("two days are committed", partial(has_rows, Lake(str(folder / "lake")), 8))
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         ran = run_shop(*command, folder=folder, **remote)

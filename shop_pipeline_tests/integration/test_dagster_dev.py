@@ -1,0 +1,179 @@
+"""The real web server, daemon and code location, asked as the UI's own pages ask: rows B9, E1 and E6."""
+
+import shutil
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from shop_pipeline.core.sample import write_september
+from shop_pipeline.resources import SparkResource
+from shop_pipeline_tests.conftest import REPOSITORY, World, clean_environment, wait_until
+from shop_pipeline_tests.servers import DagsterDev
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+KEYS = [f"2026-09-{day:02d}" for day in range(2, 31)] + ["2026-10-01"]
+BAD, BAD_FILE = "2026-09-16", "2026-09-15.csv"
+
+LAUNCH_BACKFILL = """
+mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+  __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }
+"""
+BACKFILL = """
+query($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status
+  cancelableRuns { id } } } }
+"""
+ASSET = """
+query($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
+  groupName kinds description owners { ... on TeamAssetOwner { team } }
+  partitionStats { numMaterialized numFailed numPartitions }
+  latestMaterializationByPartition(partitions: ["2026-09-13"]) { metadataEntries { label
+    ... on IntMetadataEntry { intValue } ... on TextMetadataEntry { text } } } } } }
+"""
+RUNS = """
+{ runsOrError(limit: 20) { ... on Runs { results { runId status tags { key value } assetSelection { path } } } } }
+"""
+LAUNCH_RUN = """
+mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
+  ... on RunConfigValidationInvalid { errors { message } } } }
+"""
+RUN = """
+query($id: ID!) { runOrError(runId: $id) { ... on Run { status eventConnection(limit: 1000) { events {
+  __typename ... on MessageEvent { message } ... on ExecutionStepFailureEvent { error { message } } } } } } }
+"""
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterDev]:
+    """`dagster dev` in a fresh folder with the sample month, 15 September's file broken."""
+    folder = tmp_path_factory.mktemp("dev")
+    shutil.copy(REPOSITORY / "workspace.yaml", folder)
+    home = folder / "dagster_home"
+    home.mkdir()
+    shutil.copy(REPOSITORY / "dagster_home" / "dagster.yaml", home)
+    write_september(folder / "landing", force=False)
+    file = folder / "landing" / "orders" / BAD_FILE
+    file.write_bytes(file.read_bytes().replace(b",2026-09-15T", b",15.9.2026 ", 1))
+    server = DagsterDev(folder)
+    server.start(clean_environment(DAGSTER_HOME=str(home)))
+    yield server
+    server.stop()
+
+
+def asset(dev: DagsterDev, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = dev.graphql(ASSET, key={"path": [name]})["assetNodeOrError"]
+    return found
+
+
+def launch_backfill(dev: DagsterDev, keys: list[str]) -> str:
+    """As "Materialize all" on the group page does."""
+    params = {
+        "assetSelection": [{"path": ["orders_daily"]}, {"path": ["daily_sales"]}],
+        "partitionNames": keys,
+        "fromFailure": False,
+        "tags": [],
+    }
+    answer = dev.graphql(LAUNCH_BACKFILL, params=params)["launchPartitionBackfill"]
+    assert answer["__typename"] == "LaunchBackfillSuccess", answer
+    return str(answer["backfillId"])
+
+
+def finish(dev: DagsterDev, backfill: str) -> str:
+    def ended() -> str | None:
+        status = dev.graphql(BACKFILL, id=backfill)["partitionBackfillOrError"]["status"]
+        return status if status.startswith(("COMPLETED", "FAILED", "CANCELED")) else None
+
+    return str(wait_until("the backfill has ended", ended, timeout=420))
+
+
+def test_the_ui_shows_the_project_and_starts_without_a_warning_of_ours(dev: DagsterDev) -> None:
+    for name in ("orders_daily", "daily_sales", "run_log"):
+        shown = asset(dev, name)
+        assert shown["groupName"] == "till"
+        assert shown["owners"] == [{"team": "shop"}]
+        assert shown["description"]
+        assert "deltalake" in shown["kinds"]
+    lines = [line for line in dev.log.splitlines() if "Warning" in line or "shop_pipeline/" in line]
+    lines = [line for line in lines if "/site-packages/" not in line]
+    assert lines == []
+
+
+def test_a_backfill_with_a_bad_day_started_in_the_ui(dev: DagsterDev, instance: dg.DagsterInstance) -> None:
+    """29 days in every asset without a further step, one failed and named, nothing of it downstream; then mended by one run."""
+    backfill = launch_backfill(dev, KEYS)
+    assert finish(dev, backfill) == "COMPLETED_FAILED"
+    world = World(dev.folder, SparkResource(spark_config={}), instance)
+    stats = {name: asset(dev, name)["partitionStats"] for name in ("orders_daily", "daily_sales")}
+    assert stats["orders_daily"]["numMaterialized"] == 29
+    assert stats["orders_daily"]["numFailed"] == 1
+    assert stats["daily_sales"]["numMaterialized"] == 29
+    assert world.query("SELECT count(*), count(DISTINCT order_date) FROM orders_daily") == [(127, 29)]
+    assert world.query("SELECT count(*) FROM daily_sales WHERE order_date = DATE '2026-09-15'", "daily_sales") == [(0,)]
+    runs = dev.graphql(RUNS)["runsOrError"]["results"]
+    assert all({"key": "dagster/backfill", "value": backfill} in run["tags"] for run in runs)
+    failed = [run for run in runs if run["status"] == "FAILURE"]
+    assert len(failed) == 1
+    events = dev.graphql(RUN, id=failed[0]["runId"])["runOrError"]["eventConnection"]["events"]
+    errors = [event["error"]["message"] for event in events if event["__typename"] == "ExecutionStepFailureEvent"]
+    assert f"1 of 30 run dates failed: {BAD}." in errors[0]
+    assert f"{BAD_FILE}, line 2, column ordered_at" in errors[0]
+
+    metadata = asset(dev, "orders_daily")["latestMaterializationByPartition"][0]["metadataEntries"]
+    values = {entry["label"]: entry.get("intValue", entry.get("text")) for entry in metadata}
+    assert values["dagster/partition_row_count"] == 4
+    assert values["verdict"] == "verified"
+    assert {"source", "fingerprint", "delta_version"} <= set(values)
+
+    write_september(dev.folder / "landing", force=True)
+    assert finish(dev, launch_backfill(dev, [BAD])) == "COMPLETED_SUCCESS"
+    assert asset(dev, "orders_daily")["partitionStats"]["numMaterialized"] == 30
+    assert asset(dev, "daily_sales")["partitionStats"]["numMaterialized"] == 30
+    assert world.query("SELECT count(*), sum(orders), sum(revenue)::VARCHAR FROM daily_sales", "daily_sales") == [
+        (30, 130, "4255.28")
+    ]
+
+
+def test_recheck_days_is_started_with_a_run_date(dev: DagsterDev, instance: dg.DagsterInstance) -> None:
+    """A9: the job with a run-date picker repeats the check from the UI and loads nothing."""
+    world = World(dev.folder, SparkResource(spark_config={}), instance)
+    version = world.version()
+    params = {
+        "selector": {
+            "repositoryLocationName": "shop_pipeline",
+            "repositoryName": "__repository__",
+            "jobName": "recheck_days",
+        },
+        "runConfigData": {},
+        "mode": "default",
+        "executionMetadata": {"tags": [{"key": "dagster/partition", "value": "2026-09-02"}]},
+    }
+    answer = dev.graphql(LAUNCH_RUN, params=params)["launchRun"]
+    assert answer["__typename"] == "LaunchRunSuccess", answer
+    run_id = answer["run"]["runId"]
+
+    def ended() -> dict[str, Any] | None:
+        run: dict[str, Any] = dev.graphql(RUN, id=run_id)["runOrError"]
+        return run if run["status"] in ("SUCCESS", "FAILURE") else None
+
+    run = wait_until("the recheck has ended", ended, timeout=120)
+    assert run["status"] == "SUCCESS"
+    assert any("ok 2026-09-01: 3 rows" in (event.get("message") or "") for event in run["eventConnection"]["events"])
+    assert world.version() == version
+    assert world.log(date(2026, 9, 1))[-1].kind == "check"
+
+
+def test_the_pages_of_the_job_offer_its_run_dates(dev: DagsterDev) -> None:
+    """A9: recheck_days has the till's run dates as its partitions."""
+    query = """
+    { partitionSetsOrError(repositorySelector: {repositoryLocationName: "shop_pipeline",
+      repositoryName: "__repository__"}, pipelineName: "recheck_days") { ... on PartitionSets { results { name
+      partitionsOrError { ... on Partitions { results { name } } } } } } }
+    """
+    (found,) = dev.graphql(query)["partitionSetsOrError"]["results"]
+    names = [each["name"] for each in found["partitionsOrError"]["results"]]
+    assert names[0] == "2026-09-02"
+    assert len(names) >= 30
