@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export DAGSTER_HOME ?= $(CURDIR)/dagster_home
 NAME ?=
+PORT ?= 3000
 
 .PHONY: setup month dev test test-fast lint bench
 
@@ -25,10 +26,10 @@ month: setup
 	$(BIN)/shop sample
 	$(BIN)/shop backfill 2026-09-02 2026-10-01
 
-# The web UI on http://127.0.0.1:3000; schedules and sensors start stopped.
+# The web UI on http://127.0.0.1:3000 (or PORT=...).
 dev: setup
-	@$(BIN)/python -c 'from shop_pipeline.settings import load_settings, prepare_dagster_home as p; print("DAGSTER_HOME is", p(load_settings()))'
-	$(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p 3000
+	@$(BIN)/python -m shop_pipeline.settings
+	$(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
 
 test: setup lint
 	$(BIN)/python -m pytest

@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 from dagster_deltalake import DeltaTableResource, LocalConfig
 from dagster_pyspark import LazyPySparkResource
+from dagster_pyspark.resources import spark_session_from_config
 from deltalake import DeltaTable
 from pydantic import PrivateAttr
 from pyspark.sql import SparkSession
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.lake import Lake
 from shop_pipeline.core.sources.till_files import TillFiles
-from shop_pipeline.core.spark import check_machine, spark_config
+from shop_pipeline.core.spark import check_machine, for_bytes, spark_config
 
 
 class SparkResource(LazyPySparkResource):
@@ -27,10 +28,13 @@ class SparkResource(LazyPySparkResource):
             check_machine(remote=self.spark_config.get("spark.remote"))
             self._checked = True
 
-    def session(self) -> SparkSession:
-        """The session, started on first use."""
+    def session(self, source_bytes: int | None = None) -> SparkSession:
+        """The session, started on first use with what suits a load of so many bytes."""
         self.check_machine()
-        session: SparkSession = self.spark_session
+        if self._spark_session is None:
+            config = for_bytes(self.spark_config, source_bytes)
+            self._spark_session = spark_session_from_config(config)  # type: ignore[no-untyped-call]
+        session: SparkSession = self._spark_session
         return session
 
 

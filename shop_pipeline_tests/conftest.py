@@ -20,7 +20,7 @@ from shop_pipeline.core.contract import load_contract
 from shop_pipeline.core.days import RUN_DATE
 from shop_pipeline.core.lake import Lake, table_id, view
 from shop_pipeline.core.ledger import Entry, Ledger, Verdict
-from shop_pipeline.core.spark import check_machine, spark_config
+from shop_pipeline.core.spark import check_machine, for_bytes, spark_config
 from shop_pipeline.partitions import run_dates
 from shop_pipeline.resources import ClockResource, LakeResource, SparkResource, TillFilesResource
 from shop_pipeline_tests.builders import write_day
@@ -52,7 +52,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def spark() -> SparkResource:
     """Spark on this machine, started by the first test that needs it and used by all."""
     check_machine(remote=None)
-    return SparkResource(spark_config=spark_config(master="local[2]", remote=None, memory="2g"))
+    return SparkResource(spark_config=for_bytes(spark_config(master="local[2]", remote=None, memory="2g"), 0))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from dataclasses import dataclass, field
@@ -101,11 +100,11 @@ class ConnectServer(_Process):
 
 @dataclass
 class DagsterDev(_Process):
-    """`dagster dev` from a folder: web UI, daemon and code location."""
+    """`make dev`: `dagster dev` from the repository, with landing folder, lake and records in `folder`."""
 
     def start(self, environment: dict[str, str]) -> None:
-        command = [str(Path(sys.executable).parent / "dagster"), "dev", "-w", "workspace.yaml"]
-        self.launch([*command, "-h", "127.0.0.1", "-p", str(self.port)], environment)
+        command = ["make", "-C", str(Path(__file__).parent.parent), "dev", f"PORT={self.port}"]
+        self.launch(command, environment)
         self.wait_for_port(120)
 
     def graphql(self, query: str, **variables: Any) -> dict[str, Any]:  # noqa: ANN401

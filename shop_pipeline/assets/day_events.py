@@ -6,6 +6,7 @@ days are all good yields its materialization, and one with a bad day logs the go
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
@@ -69,9 +70,16 @@ def report(
 
 
 def log_check(
-    context: dg.AssetExecutionContext | dg.OpExecutionContext, asset: dg.AssetKey, check: str, outcome: DayOutcome
+    context: Any,  # noqa: ANN401
+    asset: dg.AssetKey,
+    check: str,
+    outcome: DayOutcome,
 ) -> None:
-    """Log a check's result for one partition, tied to the partition's newest materialization."""
+    """Log a check's result for one partition, tied to the partition's newest materialization.
+
+    Args:
+        context: of an asset or of an op; Dagster takes the event from both, though it is annotated for one only.
+    """
     newest = context.instance.fetch_materializations(
         dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[outcome.key]), limit=1
     ).records

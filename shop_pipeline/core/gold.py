@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from shop_pipeline.core.delta_writes import replace_days
 from shop_pipeline.core.errors import NotVerified
-from shop_pipeline.core.lake import Lake, row_count, table_id
+from shop_pipeline.core.lake import Lake, data_files, row_count, table_id
 from shop_pipeline.core.ledger import Ledger, Verdict
 from shop_pipeline.core.spark import pin_session
 
@@ -34,18 +34,25 @@ def readable_days(lake: Lake, upstream: str, days: Sequence[date]) -> dict[date,
     return dict(Ledger(lake).verdicts(upstream.replace("/", "."), days, identity))
 
 
-def recompute_sales(lake: Lake, upstream: str, spark: Callable[[], SparkSession], days: Sequence[date], run_id: str) -> Sales:
+def recompute_sales(
+    lake: Lake, upstream: str, spark: Callable[[int | None], SparkSession], days: Sequence[date], run_id: str
+) -> Sales:
     """Replace these days in daily_sales by what the upstream table says, read at the version that was verified.
 
     Raises:
         NotVerified: a day is not verified upstream; nothing was written.
     """
+    opened = lake.open(upstream)
     verdicts = readable_days(lake, upstream, days)
     closed = [day for day in days if not verdicts[day].verified]
-    if closed:
+    if closed or opened is None:
         raise NotVerified(f"{upstream} is not verified for {', '.join(map(str, closed))}; load those days first.")
     version = max(verdict.version or 0 for verdict in verdicts.values())
-    session = pin_session(spark())
+    files = data_files(opened)
+    size = sum(
+        bytes_ for day, bytes_ in zip(files["order_date"].to_pylist(), files["bytes"].to_pylist(), strict=True) if day in days
+    )
+    session = pin_session(spark(size))
     lake.create(TABLE, COLUMNS, DESCRIPTION)
     rows = (
         session.read.format("delta")

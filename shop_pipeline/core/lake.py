@@ -119,7 +119,7 @@ def table_id(table: DeltaTable) -> str:
 
 
 def data_files(table: DeltaTable) -> pa.Table:
-    """The data files of a table's version: `file` (path), `order_date` (DATE or NULL), `rows` (BIGINT or NULL)."""
+    """The data files of a table's version: `file` (path), `order_date` (or NULL), `rows` (or NULL), `bytes`."""
     actions = pa.table(table.get_add_actions(flatten=True))
     root = table.table_uri.removeprefix("file://").rstrip("/")
     if "://" not in root:
@@ -134,6 +134,7 @@ def data_files(table: DeltaTable) -> pa.Table:
             "file": pa.array([f"{root}/{unquote(path)}" for path in actions["path"].to_pylist()], pa.string()),
             "order_date": column("partition.order_date", pa.date32()),
             "rows": column("num_records", pa.int64()),
+            "bytes": column("size_bytes", pa.int64()),
         }
     )
 

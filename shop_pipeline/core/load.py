@@ -168,7 +168,7 @@ class DailyLoad:
 
     def load(
         self,
-        spark: Callable[[], SparkSession],
+        spark: Callable[[int | None], SparkSession],
         keys: Sequence[str],
         *,
         run_id: str,
@@ -179,7 +179,7 @@ class DailyLoad:
         """Load and verify the days of these keys; each has its own result, in the order of the keys.
 
         Args:
-            spark: gives the session; called only when there is a day to write.
+            spark: gives the session for a load of so many bytes; called only when there is a day to write.
             append: add to the day instead of replacing it, and do not verify it (shows what a plain append does).
 
         Raises:
@@ -202,7 +202,7 @@ class DailyLoad:
         return _Attempt(self, run_id, kind, clock, clock(), dict(days), table_identity=identity)
 
     def _load(
-        self, spark: Callable[[], SparkSession], attempt: _Attempt, days: list[date], append: bool, progress: Progress
+        self, spark: Callable[[int | None], SparkSession], attempt: _Attempt, days: list[date], append: bool, progress: Progress
     ) -> dict[date, DayResult]:
         results: dict[date, DayResult] = {}
         with tempfile.TemporaryDirectory(prefix="shop-") as scratch:
@@ -229,7 +229,7 @@ class DailyLoad:
 
     def _write(
         self,
-        spark: Callable[[], SparkSession],
+        spark: Callable[[int | None], SparkSession],
         attempt: _Attempt,
         opened: OpenSource,
         readings: Mapping[date, tuple[Reading, Fingerprints]],
@@ -238,7 +238,7 @@ class DailyLoad:
         progress: Progress,
     ) -> dict[date, DayResult]:
         """Write the days on which Spark reads what DuckDB read; the others, and files that changed, come back refused."""
-        session = pin_session(spark())
+        session = pin_session(spark(opened.size(days)))
         rows = opened.rows_in_spark(session, days)
         by_spark, splits = read_by_spark(rows, self.contract, days)
         refused = {

@@ -1,6 +1,5 @@
 """The real web server, daemon and code location, asked as the UI's own pages ask: rows B9, E1 and E6."""
 
-import shutil
 from collections.abc import Iterator
 from datetime import date
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from shop_pipeline.core.sample import write_september
 from shop_pipeline.resources import SparkResource
-from shop_pipeline_tests.conftest import REPOSITORY, World, clean_environment, wait_until
+from shop_pipeline_tests.conftest import World, clean_environment, wait_until
 from shop_pipeline_tests.servers import DagsterDev
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -51,15 +50,15 @@ query($id: ID!) { runOrError(runId: $id) { ... on Run { status eventConnection(l
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterDev]:
     """`dagster dev` in a fresh folder with the sample month, 15 September's file broken."""
     folder = tmp_path_factory.mktemp("dev")
-    shutil.copy(REPOSITORY / "workspace.yaml", folder)
-    home = folder / "dagster_home"
-    home.mkdir()
-    shutil.copy(REPOSITORY / "dagster_home" / "dagster.yaml", home)
     write_september(folder / "landing", force=False)
     file = folder / "landing" / "orders" / BAD_FILE
     file.write_bytes(file.read_bytes().replace(b",2026-09-15T", b",15.9.2026 ", 1))
     server = DagsterDev(folder)
-    server.start(clean_environment(DAGSTER_HOME=str(home)))
+    server.start(
+        clean_environment(
+            SHOP_LANDING=str(folder / "landing"), SHOP_LAKE=str(folder / "lake"), DAGSTER_HOME=str(folder / "dagster_home")
+        )
+    )
     yield server
     server.stop()
 

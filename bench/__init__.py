@@ -1,0 +1,1 @@
+"""Measured side by side in one run; see __main__."""
