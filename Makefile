@@ -23,8 +23,8 @@ $(READY): pyproject.toml setup.py constraints.txt
 	@touch $@
 
 month: setup
-	$(BIN)/shop sample
-	$(BIN)/shop backfill 2026-09-02 2026-10-01
+	@$(BIN)/shop sample
+	@$(BIN)/shop backfill 2026-09-02 2026-10-01
 
 # The web UI on http://127.0.0.1:3000 (or PORT=...).
 dev: setup

@@ -187,7 +187,14 @@ class _Shop:
         from shop_pipeline.automation.local_runs import LocalRuns
 
         _show_progress()
-        return LocalRuns(self._definitions.defs, dg.DagsterInstance.get())
+        try:
+            instance = dg.DagsterInstance.get()
+        except dg.DagsterError as error:
+            home = self.settings.dagster_home
+            raise SettingError(
+                f"{home}/dagster.yaml cannot be used: {_in_short(error)} Mend it, or delete it for a new one."
+            ) from None
+        return LocalRuns(self._definitions.defs, instance)
 
     def check_run_dates(self, keys: Sequence[str]) -> None:
         """Raises WrongDate when one of these is not a date, or not a run date of the till."""
@@ -210,6 +217,11 @@ def _settings() -> "Settings":
     from shop_pipeline.settings import load_settings
 
     return load_settings()
+
+
+def _in_short(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:3])[:300] or type(error).__name__
 
 
 def _lake(settings: "Settings") -> "Lake":

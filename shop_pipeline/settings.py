@@ -44,8 +44,12 @@ class Settings(BaseSettings):
     @classmethod
     def _path_or_url(cls, lake: str) -> str:
         if "://" in lake:
-            return lake.rstrip("/")
-        return os.path.abspath(os.path.expanduser(lake))
+            raise ValueError(f"{lake!r} is an object store, to which this version cannot commit safely; name a folder")
+        path = os.path.abspath(os.path.expanduser(lake))
+        odd = sorted(set(path) & set("[]{}^|%#?*<>\\"))
+        if odd:
+            raise ValueError(f"{path!r} has {' '.join(odd)} in it, which not every engine takes literally; name another folder")
+        return path
 
     @field_validator("timezone")
     @classmethod

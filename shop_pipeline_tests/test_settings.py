@@ -24,12 +24,12 @@ def test_a_fresh_folder_is_a_fresh_world(tmp_path: Path) -> None:
 def test_settings_come_from_the_environment_and_from_dotenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".env").write_text("SHOP_LANDING=incoming\nSHOP_TIMEZONE=Europe/Berlin\n")
     monkeypatch.setenv("SHOP_TIMEZONE", "Asia/Tokyo")
-    monkeypatch.setenv("SHOP_LAKE", "s3://bucket/lake/")
+    monkeypatch.setenv("SHOP_LAKE", "tables")
     monkeypatch.setenv("SHOP_SPARK_REMOTE", "")
     settings = load_settings()
     assert settings.landing == tmp_path / "incoming"
     assert settings.timezone == "Asia/Tokyo"
-    assert settings.lake == "s3://bucket/lake"
+    assert settings.lake == str(tmp_path / "tables")
     assert settings.spark_remote is None
 
 
@@ -41,6 +41,8 @@ def test_settings_come_from_the_environment_and_from_dotenv(tmp_path: Path, monk
         ("SHOPFLOW_FIRST_DAY", "2024-13-01", "is not a date"),
         ("SHOP_TIMEZONE", "Mars/Olympus", "'Mars/Olympus' is not a time zone"),
         ("SHOP_SPARK_REMOTE", "localhost:15002", "write sc://host:port"),
+        ("SHOP_LAKE", "100%/lake", "has % in it, which not every engine takes literally"),
+        ("SHOP_LAKE", "s3://bucket/lake", "is an object store, to which this version cannot commit safely"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_reason(

@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import dagster as dg
@@ -11,6 +12,7 @@ from dagster_shared.utils.warnings import PreviewWarning
 from pydantic import Field
 
 from shop_pipeline.assets.day_events import DayOutcome, log_check, report
+from shop_pipeline.core import ledger
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.errors import SettingError
@@ -23,12 +25,18 @@ PROGRESS = logging.getLogger("shop_pipeline.progress")
 DAYS_PER_RUN = 31
 
 
+class WriteMode(Enum):
+    """How a load writes its days."""
+
+    replace = "replace"
+    append = "append"
+
+
 class LoadConfig(dg.Config):
     """Run configuration of a load."""
 
-    write_mode: str = Field(
-        default="replace",
-        pattern="^(replace|append)$",
+    write_mode: WriteMode = Field(
+        default=WriteMode.replace,
         description="`replace` the day (safe to repeat), or `append` to it, which doubles it: only to show that damage.",
     )
 
@@ -118,7 +126,7 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
         keys = list(context.partition_keys)
         run_id = context.run.run_id
         loading = asset in context.selected_asset_keys
-        append = loading and config.write_mode == "append"
+        append = loading and config.write_mode is WriteMode.append
 
         def tell(text: str) -> None:
             context.log.info(text)
@@ -133,6 +141,9 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
         else:
             results = daily.check(keys, run_id=run_id, clock=clock.now)
         _warn(context.log, results)
+        context.log_event(
+            dg.AssetObservation(ledger.TABLE, metadata={"dagster/row_count": daily.ledger.row_count(), "days": len(keys)})
+        )
         outcomes = [_outcome(daily, result) for result in results]
         if append and all(result.status is Status.APPENDED for result in results):
             # Nothing is materialized and nothing failed: the run shows a warning, the check says what is the matter.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, DataFrameWriter
 
 from shop_pipeline.core.days import day_predicate
 from shop_pipeline.core.lake import Lake
@@ -15,6 +15,8 @@ _LOOK_BACK = 200
 
 def replace_days(lake: Lake, table: str, rows: DataFrame, days: Sequence[date], mark: str) -> int:
     """Replace the rows of exactly these days by `rows`, in one commit; every other day stays as it is.
+
+    A table that is not there yet is made by that commit.
 
     Args:
         rows: the table's columns; every row's order_date must be one of `days`.
@@ -27,29 +29,30 @@ def replace_days(lake: Lake, table: str, rows: DataFrame, days: Sequence[date], 
         pyspark AnalysisException, condition DELTA_REPLACE_WHERE_MISMATCH: a row lies outside `days`; nothing changed.
     """
     with lake.commit_lock(table):
-        (
+        writer = (
             rows.write.format("delta")
             .mode("overwrite")
             .option("replaceWhere", day_predicate(days))
             .option("partitionOverwriteMode", "static")
-            .option("mergeSchema", "false")
-            .option("userMetadata", mark)
-            .save(lake.table_uri(table))
         )
-        return _committed(lake, table, mark)
+        return _save(lake, table, writer, mark)
 
 
 def append(lake: Lake, table: str, rows: DataFrame, mark: str) -> int:
     """Add `rows` whatever is there: a rerun doubles them. Only for showing that damage. Returns the commit's version."""
     with lake.commit_lock(table):
-        (
-            rows.write.format("delta")
-            .mode("append")
-            .option("mergeSchema", "false")
-            .option("userMetadata", mark)
-            .save(lake.table_uri(table))
-        )
-        return _committed(lake, table, mark)
+        return _save(lake, table, rows.write.format("delta").mode("append"), mark)
+
+
+def _save(lake: Lake, table: str, writer: DataFrameWriter, mark: str) -> int:
+    """Commit, under the table's lock. A table that is not there is made by the same commit, partitioned by order_date."""
+    if lake.open(table) is None:
+        writer = writer.partitionBy("order_date")
+    writer.option("mergeSchema", "false").option("userMetadata", mark).save(lake.table_uri(table))
+    version = version_of(lake, table, mark)
+    if version is None:
+        raise RuntimeError(f"the commit marked {mark} is not in the history of {table}")
+    return version
 
 
 def version_of(lake: Lake, table: str, mark: str) -> int | None:
@@ -59,13 +62,6 @@ def version_of(lake: Lake, table: str, mark: str) -> int | None:
         if commit.get("userMetadata") == mark:
             return int(commit["version"])
     return None
-
-
-def _committed(lake: Lake, table: str, mark: str) -> int:
-    version = version_of(lake, table, mark)
-    if version is None:
-        raise RuntimeError(f"the commit marked {mark} is not in the history of {table}")
-    return version
 
 
 def history(table: DeltaTable, limit: int) -> list[dict[str, object]]:

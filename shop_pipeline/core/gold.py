@@ -53,7 +53,6 @@ def recompute_sales(
         bytes_ for day, bytes_ in zip(files["order_date"].to_pylist(), files["bytes"].to_pylist(), strict=True) if day in days
     )
     session = pin_session(spark(size))
-    lake.create(TABLE, COLUMNS, DESCRIPTION)
     rows = (
         session.read.format("delta")
         .option("versionAsOf", version)

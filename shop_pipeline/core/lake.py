@@ -42,7 +42,7 @@ def open_by_delta_rs(url: str, version: int | None) -> DeltaTable:
 
 @dataclass(frozen=True)
 class Lake:
-    """A folder (or object-store URL) of Delta tables. A table's folder is its name: `orders_daily`, `shopflow/orders_daily`."""
+    """A folder of Delta tables. A table's folder is its name: `orders_daily`, `shopflow/orders_daily`."""
 
     uri: str
     opener: Callable[[str, int | None], DeltaTable] = open_by_delta_rs
@@ -51,18 +51,13 @@ class Lake:
         """Where a table lies."""
         return f"{self.uri}/{name}"
 
-    @property
-    def is_local(self) -> bool:
-        """Whether the lake is a folder of this machine."""
-        return "://" not in self.uri
-
     def open(self, name: str, version: int | None = None) -> DeltaTable | None:
         """A table at a version (the newest by default); None when there is no such table.
 
         Raises:
             NotChecked: that version of the table is no longer there.
         """
-        if self.is_local and not (Path(self.table_uri(name)) / "_delta_log").is_dir():
+        if not (Path(self.table_uri(name)) / "_delta_log").is_dir():
             return None
         try:
             return self.opener(self.table_uri(name), version)
@@ -76,8 +71,7 @@ class Lake:
         """
         if self.open(name) is not None:
             return
-        if self.is_local:
-            Path(self.table_uri(name)).mkdir(parents=True, exist_ok=True)
+        Path(self.table_uri(name)).mkdir(parents=True, exist_ok=True)
         fields = [Field(column, PrimitiveType(_DELTA_TYPES.get(kind, kind.lower()))) for column, kind in columns]
         partition_by = [column for column, _ in columns if column == "order_date"]
         DeltaTable.create(
@@ -91,8 +85,6 @@ class Lake:
 
     def names(self) -> list[str]:
         """The tables there are, in order."""
-        if not self.is_local:
-            raise NotChecked(f"The tables of {self.uri} cannot be listed: only a lake on this machine can.")
         root = Path(self.uri)
         logs = [*root.glob("*/_delta_log"), *root.glob("*/*/_delta_log")]
         return sorted(str(log.parent.relative_to(root)) for log in logs)
@@ -104,9 +96,6 @@ class Lake:
         Delta's store for local disks guards only the threads of one JVM. The lock is the kernel's: it is free the moment
         its holder dies.
         """
-        if not self.is_local:
-            yield
-            return
         locks = Path(self.uri) / ".locks"
         locks.mkdir(parents=True, exist_ok=True)
         with FileLock(str(locks / f"{name.replace('/', '.')}.lock")):

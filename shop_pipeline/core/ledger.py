@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from shop_pipeline.core import duck
-from shop_pipeline.core.lake import Lake, view
+from shop_pipeline.core.lake import Lake, row_count, view
 
 TABLE = "run_log"
 STARTED, SUCCEEDED, FAILED = "started", "succeeded", "failed"
@@ -94,6 +94,11 @@ class Ledger:
         self.lake.create(TABLE, COLUMNS, "A row for the start and one for the end of every attempt at a day.")
         rows = {field.name: [getattr(entry, field.name) for entry in entries] for field in fields(Entry)}
         write_deltalake(self.lake.table_uri(TABLE), pa.table(rows, schema=SCHEMA), mode="append")
+
+    def row_count(self) -> int:
+        """How many rows the log has."""
+        log = self.lake.open(TABLE)
+        return 0 if log is None else row_count(log)
 
     def entries(self, table: str, days: Iterable[date] | None = None) -> list[Entry]:
         """The rows about a table (all days, or some), oldest first."""

@@ -115,6 +115,7 @@ class _Attempt:
         )
 
     def close(self, results: Sequence[DayResult]) -> None:
+        self.identify()
         entries = []
         for result in results:
             self.open_days.pop(result.day, None)
@@ -133,10 +134,17 @@ class _Attempt:
             )
         self.load.ledger.append(entries)
 
+    def identify(self) -> None:
+        """Note which table was written: the first load of all has made it."""
+        if self.version is not None:
+            written = self.load.lake.open(self.load.table, self.version)
+            self.table_identity = None if written is None else table_id(written)
+
     def close_failed(self, problem: str) -> None:
         """Close what is still open after an error; stay silent (and so leave the days closed) if a write may be under way."""
         if self.may_have_written and self.version is None:
             return
+        self.identify()
         self.load.ledger.append(
             [replace(self.entry(day, FAILED), problem=problem, delta_version=self.version) for day in sorted(self.open_days)]
         )
@@ -186,7 +194,6 @@ class DailyLoad:
             Exception: the engine or the store failed; the days are in run_log as failed, and nothing is half written.
         """
         days = {self.rule.day(key): key for key in keys}
-        self.lake.create(self.table, self.contract.table_columns, self.contract.description)
         attempt = self._start(APPEND if append else LOAD, run_id, clock, days)
         self.ledger.append([attempt.entry(day, STARTED) for day in sorted(days)])
         try:

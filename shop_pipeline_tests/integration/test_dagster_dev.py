@@ -1,6 +1,6 @@
 """The real web server, daemon and code location, asked as the UI's own pages ask: rows B9, E1 and E6."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from shop_pipeline.core.sample import write_september
 from shop_pipeline.resources import SparkResource
 from shop_pipeline_tests.conftest import World, clean_environment, wait_until
-from shop_pipeline_tests.servers import DagsterDev
+from shop_pipeline_tests.servers import ConnectServer, DagsterDev
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -40,6 +40,10 @@ mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
   ... on RunConfigValidationInvalid { errors { message } } } }
 """
+REEXECUTE = """
+mutation($parent: String!) { launchRunReexecution(reexecutionParams: {parentRunId: $parent, strategy: FROM_FAILURE}) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }
+"""
 RUN = """
 query($id: ID!) { runOrError(runId: $id) { ... on Run { status eventConnection(limit: 1000) { events {
   __typename ... on MessageEvent { message } ... on ExecutionStepFailureEvent { error { message } } } } } } }
@@ -47,8 +51,8 @@ query($id: ID!) { runOrError(runId: $id) { ... on Run { status eventConnection(l
 
 
 @pytest.fixture(scope="module")
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterDev]:
-    """`dagster dev` in a fresh folder with the sample month, 15 September's file broken."""
+def dev(tmp_path_factory: pytest.TempPathFactory, connect_server: ConnectServer) -> Iterator[DagsterDev]:
+    """`make dev` over a fresh folder with the sample month, 15 September's file broken; runs share a warm Spark server."""
     folder = tmp_path_factory.mktemp("dev")
     write_september(folder / "landing", force=False)
     file = folder / "landing" / "orders" / BAD_FILE
@@ -56,7 +60,10 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterDev]:
     server = DagsterDev(folder)
     server.start(
         clean_environment(
-            SHOP_LANDING=str(folder / "landing"), SHOP_LAKE=str(folder / "lake"), DAGSTER_HOME=str(folder / "dagster_home")
+            SHOP_LANDING=str(folder / "landing"),
+            SHOP_LAKE=str(folder / "lake"),
+            DAGSTER_HOME=str(folder / "dagster_home"),
+            SHOP_SPARK_REMOTE=connect_server.url,
         )
     )
     yield server
@@ -68,10 +75,10 @@ def asset(dev: DagsterDev, name: str) -> dict[str, Any]:
     return found
 
 
-def launch_backfill(dev: DagsterDev, keys: list[str]) -> str:
+def launch_backfill(dev: DagsterDev, keys: list[str], names: Sequence[str] = ("orders_daily", "daily_sales")) -> str:
     """As "Materialize all" on the group page does."""
     params = {
-        "assetSelection": [{"path": ["orders_daily"]}, {"path": ["daily_sales"]}],
+        "assetSelection": [{"path": [name]} for name in names],
         "partitionNames": keys,
         "fromFailure": False,
         "tags": [],
@@ -89,6 +96,15 @@ def finish(dev: DagsterDev, backfill: str) -> str:
     return str(wait_until("the backfill has ended", ended, timeout=420))
 
 
+def finish_run(dev: DagsterDev, run_id: str) -> dict[str, Any]:
+    def ended() -> dict[str, Any] | None:
+        run: dict[str, Any] = dev.graphql(RUN, id=run_id)["runOrError"]
+        return run if run["status"] in ("SUCCESS", "FAILURE", "CANCELED") else None
+
+    found: dict[str, Any] = wait_until("the run has ended", ended, timeout=300)
+    return found
+
+
 def test_the_ui_shows_the_project_and_starts_without_a_warning_of_ours(dev: DagsterDev) -> None:
     for name in ("orders_daily", "daily_sales", "run_log"):
         shown = asset(dev, name)
@@ -102,7 +118,8 @@ def test_the_ui_shows_the_project_and_starts_without_a_warning_of_ours(dev: Dags
 
 
 def test_a_backfill_with_a_bad_day_started_in_the_ui(dev: DagsterDev, instance: dg.DagsterInstance) -> None:
-    """29 days in every asset without a further step, one failed and named, nothing of it downstream; then mended by one run."""
+    """E1, E6: 29 days in every asset without a further step, one failed and named, nothing of it downstream in any way that a
+    run can start; then mended by one run."""
     backfill = launch_backfill(dev, KEYS)
     assert finish(dev, backfill) == "COMPLETED_FAILED"
     world = World(dev.folder, SparkResource(spark_config={}), instance)
@@ -126,6 +143,16 @@ def test_a_backfill_with_a_bad_day_started_in_the_ui(dev: DagsterDev, instance: 
     assert values["dagster/partition_row_count"] == 4
     assert values["verdict"] == "verified"
     assert {"source", "fingerprint", "delta_version"} <= set(values)
+
+    # Re-executed from failure while the file is still bad: the good days load again, the bad one feeds nothing.
+    again = dev.graphql(REEXECUTE, parent=failed[0]["runId"])["launchRunReexecution"]
+    assert again["__typename"] == "LaunchRunSuccess", again
+    assert finish_run(dev, again["run"]["runId"])["status"] == "FAILURE"
+    assert asset(dev, "orders_daily")["partitionStats"]["numMaterialized"] == 29
+    assert asset(dev, "daily_sales")["partitionStats"]["numMaterialized"] == 29
+    # And downstream alone, by hand, on the bad day.
+    assert finish(dev, launch_backfill(dev, [BAD], ["daily_sales"])) == "COMPLETED_FAILED"
+    assert world.query("SELECT count(*) FROM daily_sales WHERE order_date = DATE '2026-09-15'", "daily_sales") == [(0,)]
 
     write_september(dev.folder / "landing", force=True)
     assert finish(dev, launch_backfill(dev, [BAD])) == "COMPLETED_SUCCESS"
@@ -152,13 +179,7 @@ def test_recheck_days_is_started_with_a_run_date(dev: DagsterDev, instance: dg.D
     }
     answer = dev.graphql(LAUNCH_RUN, params=params)["launchRun"]
     assert answer["__typename"] == "LaunchRunSuccess", answer
-    run_id = answer["run"]["runId"]
-
-    def ended() -> dict[str, Any] | None:
-        run: dict[str, Any] = dev.graphql(RUN, id=run_id)["runOrError"]
-        return run if run["status"] in ("SUCCESS", "FAILURE") else None
-
-    run = wait_until("the recheck has ended", ended, timeout=120)
+    run = finish_run(dev, answer["run"]["runId"])
     assert run["status"] == "SUCCESS"
     assert any("ok 2026-09-01: 3 rows" in (event.get("message") or "") for event in run["eventConnection"]["events"])
     assert world.version() == version

@@ -151,11 +151,10 @@ class OpenTillFiles:
             .option("columnNameOfCorruptRecord", "_unfitting")
             .option("columnPruning", False)
             .option("enforceSchema", True)
-            .option("__globPaths__", False)
             .option("ignoreLeadingWhiteSpace", False)
             .option("ignoreTrailingWhiteSpace", False)
             .schema(", ".join(f"{name} STRING" for name in [*fields, "_unfitting"]))
-            .csv([str(file.path) for file in files])
+            .csv([_literal_for_spark(str(file.path)) for file in files])
         )
         # Lines end in \n for Spark, so that a lone \r in a quoted field is text; the \r of a \r\n is taken off here.
         last = F.col(fields[-1])
@@ -196,7 +195,7 @@ class OpenTillFiles:
     def _group_in_duckdb(self, header: tuple[str, ...], multiline: bool, files: Sequence[TillFile]) -> str:
         fields = [f"_field{n}" for n in range(len(header))]
         columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in [*fields, "_surplus"])
-        paths = ", ".join(quoted(_glob_free(str(file.path))) for file in files)
+        paths = ", ".join(quoted(_literal_for_duckdb(str(file.path))) for file in files)
         # Not strict, or a file with both kinds of line end is refused; a field too many lands in _surplus, and one that
         # is not there is NULL, so that the number of fields is known all the same.
         reader = (
@@ -263,7 +262,12 @@ def _columns(names: Sequence[str]) -> str:
     return ("columns " if len(names) > 1 else "column ") + ", ".join(name or "(no name)" for name in names)
 
 
-def _glob_free(path: str) -> str:
+def _literal_for_spark(path: str) -> str:
+    """A path that Spark takes literally: a backslash before each sign of a pattern."""
+    return re.sub(r"([\[\]{}*?\\^])", r"\\\1", path)
+
+
+def _literal_for_duckdb(path: str) -> str:
     """A path that DuckDB takes literally: brackets, stars and question marks are patterns to it."""
     return re.sub(r"[\[*?]", lambda found: f"[{found[0]}]", path)
 
