@@ -28,7 +28,7 @@ month: setup
 
 # The web UI on http://127.0.0.1:3000 (or PORT=...).
 dev: setup
-	@$(BIN)/python -m shop_pipeline.settings
+	@$(BIN)/shop prepare
 	$(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
 
 test: setup lint

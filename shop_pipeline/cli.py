@@ -157,6 +157,15 @@ def sql(
     _print_rows(columns, rows, as_json)
 
 
+@app.command(hidden=True)
+def prepare() -> None:
+    """Make DAGSTER_HOME ready and say what is in force; `make dev` does it before the web UI starts."""
+    shop = _Shop()
+    _ = shop.runs
+    settings = shop.settings
+    _tell(f"landing {settings.landing}, lake {settings.lake}, DAGSTER_HOME {settings.dagster_home}")
+
+
 class WrongUsage(ShopError):
     """What was typed cannot be meant."""
 
@@ -184,11 +193,11 @@ class _Shop:
         """Runs in this process."""
         import dagster as dg
 
-        from shop_pipeline.automation.local_runs import LocalRuns
+        from shop_pipeline.automation.local_runs import LocalRuns, open_instance
 
         _show_progress()
         try:
-            instance = dg.DagsterInstance.get()
+            instance = open_instance(self.settings.dagster_home)
         except dg.DagsterError as error:
             home = self.settings.dagster_home
             raise SettingError(

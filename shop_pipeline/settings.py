@@ -132,16 +132,3 @@ def prepare_dagster_home(settings: Settings) -> Path:
         config.write_text(files("shop_pipeline").joinpath("dagster.yaml").read_text())
     os.environ["DAGSTER_HOME"] = str(home)
     return home
-
-
-def main() -> None:
-    """`python -m shop_pipeline.settings`: make DAGSTER_HOME ready and say what is in force (`make dev`)."""
-    try:
-        settings = load_settings()
-    except SettingError as problem:
-        sys.exit(f"settings: {problem}")
-    print(f"landing {settings.landing}, lake {settings.lake}, DAGSTER_HOME {prepare_dagster_home(settings)}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,7 @@
 """Java, jars and versions: a sentence before anything runs."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from shop_pipeline.core.errors import SettingError
 from shop_pipeline.core.spark import check_delta_fits, check_java, check_machine, fetch_jars
 from shop_pipeline_tests.conftest import Shop
+from shop_pipeline_tests.servers import free_port
 
 
 def a_java(folder: Path, version: str) -> Path:
@@ -56,7 +58,20 @@ def test_a_wrong_java_home_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_connect_server_needs_no_java_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    check_machine(remote="sc://127.0.0.1:15002")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        check_machine(remote=f"sc://127.0.0.1:{listening.getsockname()[1]}/;user_id=shop")
+
+
+def test_a_connect_server_that_is_not_there_is_named_at_once(
+    monkeypatch: pytest.MonkeyPatch, shop_without_spark: Shop, tmp_path: Path
+) -> None:
+    port = free_port()
+    monkeypatch.setenv("SHOP_SPARK_REMOTE", f"sc://127.0.0.1:{port}")
+    shop_without_spark("sample")
+    ran = shop_without_spark("load", "2026-09-02")
+    assert (ran.status, ran.out) == (2, "")
+    assert f"No Spark Connect server answers at 127.0.0.1:{port}" in ran.err
+    assert not (tmp_path / "lake").exists()
 
 
 @pytest.mark.parametrize(

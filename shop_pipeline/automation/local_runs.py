@@ -3,15 +3,23 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from filelock import FileLock
 
 from shop_pipeline.core.days import contiguous_ranges
 
 # Dagster's own lines about each step go to the event log; the terminal gets ours.
 QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+def open_instance(home: Path) -> dg.DagsterInstance:
+    """The instance of a DAGSTER_HOME. Its databases are made by one process at a time: two at once spoil them for good."""
+    with FileLock(str(home / ".opening.lock")):
+        return dg.DagsterInstance.get()
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def replace_days(lake: Lake, table: str, rows: DataFrame, days: Sequence[date], 
         mark: written into the commit as its userMetadata, unique to this call, and found again by it.
 
     Returns:
-        The version of the commit.
+        The version of the commit, or the present version where there was nothing to change.
 
     Raises:
         pyspark AnalysisException, condition DELTA_REPLACE_WHERE_MISMATCH: a row lies outside `days`; nothing changed.
@@ -50,9 +50,13 @@ def _save(lake: Lake, table: str, writer: DataFrameWriter, mark: str) -> int:
         writer = writer.partitionBy("order_date")
     writer.option("mergeSchema", "false").option("userMetadata", mark).save(lake.table_uri(table))
     version = version_of(lake, table, mark)
-    if version is None:
-        raise RuntimeError(f"the commit marked {mark} is not in the history of {table}")
-    return version
+    if version is not None:
+        return version
+    # Delta commits nothing where nothing changes: no rows for days that have none. The table is as it should be.
+    unchanged = lake.open(table)
+    if unchanged is None:
+        raise RuntimeError(f"{table} is not there after the write marked {mark}")
+    return int(unchanged.version())
 
 
 def version_of(lake: Lake, table: str, mark: str) -> int | None:

@@ -6,11 +6,13 @@ Dagster's LazyPySparkResource starts the session; everything that decides how is
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyspark
 from filelock import FileLock
@@ -28,6 +30,9 @@ WANTED_JARS = re.compile(r"^(io\.delta|io\.unitycatalog|org\.postgresql)_")
 
 # Below this the JVM's optimising compiler costs more than it brings.
 SMALL_LOAD = 64 * 1024 * 1024
+
+CONNECT_PORT = 15002
+CONNECT_SECONDS = 5
 
 # In force for every statement that loads a day, whatever the session or the cluster says by default.
 SESSION_SETTINGS = {
@@ -105,12 +110,26 @@ def check_machine(*, remote: str | None, jars: Path | None = None) -> None:
         SettingError: it cannot, with the reason and what to do.
     """
     if remote is not None:
+        check_server(remote)
         return
     check_java()
     folder = jars or jars_folder()
     if not delta_jars(folder):
         fetch_jars(folder)
     check_delta_fits(folder)
+
+
+def check_server(remote: str) -> None:
+    """Raises SettingError when nothing listens at the address of a Spark Connect server (`sc://host:port`)."""
+    address = urlsplit(remote)
+    host, port = address.hostname or "localhost", address.port or CONNECT_PORT
+    try:
+        socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise SettingError(
+            f"No Spark Connect server answers at {host}:{port} (SHOP_SPARK_REMOTE; {error.strerror or error}): "
+            "start it, or unset SHOP_SPARK_REMOTE to run Spark on this machine."
+        ) from None
 
 
 def check_java() -> None:

@@ -82,6 +82,23 @@ def test_september_loads_on_a_machine_whose_clock_says_january(shop: Shop) -> No
         assert shop("check", "2026-10-01").status == 0
 
 
+def test_first_loads_at_once_in_a_fresh_folder(tmp_path: Path, connect_server: ConnectServer) -> None:
+    """B6, C50: four processes make DAGSTER_HOME, the table and the log at the same time; nothing is lost or spoilt."""
+    remote = {"SHOP_SPARK_REMOTE": connect_server.url}
+    assert run_shop("sample", folder=tmp_path).status == 0
+    keys = [f"2026-09-{day:02d}" for day in range(2, 6)]
+    with ThreadPoolExecutor(4) as pool:
+        ran = list(pool.map(lambda key: run_shop("load", key, folder=tmp_path, **remote), keys))
+    assert [each.status for each in ran] == [0] * 4, [each.err for each in ran]
+    assert [each.out.split(", ")[0] for each in ran] == [
+        f"run 2026-09-{day + 1:02d} loaded 2026-09-{day:02d}: {rows} rows" for day, rows in ((1, 3), (2, 5), (3, 4), (4, 3))
+    ]
+    assert run_shop("check", keys[0], folder=tmp_path).out == "ok 2026-09-01: 3 rows for the file's 3 orders, 0 missing\n"
+    table = Lake(str(tmp_path / "lake")).open("orders_daily")
+    assert table is not None
+    assert row_count(table) == 15
+
+
 def test_the_exit_status_of_a_pipe_is_the_answer(tmp_path: Path) -> None:
     """Results on standard output, all else on standard error, no colour when it is not a terminal."""
     ran = run_shop("check", "2026-09-02", folder=tmp_path)

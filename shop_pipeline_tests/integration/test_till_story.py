@@ -213,9 +213,16 @@ def test_a_day_without_a_readable_file_keeps_its_rows(
 
 
 def test_a_header_and_no_orders_is_a_shut_day(shop: Shop, tmp_path: Path) -> None:
-    """A13, C158: the day's rows become none; 0 for 0 is ok, with a warning."""
+    """A13, C158: the day's rows become none, also where there were none; 0 for 0 is ok, with a warning."""
     shop("sample")
+    shut = tmp_path / "landing" / "orders" / "2026-09-02.csv"
+    shut.write_bytes(b"order_id,customer_id,amount,ordered_at")
+    for _ in range(2):
+        ran = shop("load", "2026-09-03")
+        assert (ran.status, ran.out) == (0, "run 2026-09-03 loaded 2026-09-02: 0 rows, orders_daily has 0\n"), ran.err
     shop("load", "2026-09-02")
+    assert shop("load", "2026-09-03").out == "run 2026-09-03 loaded 2026-09-02: 0 rows, orders_daily has 3\n"
+    assert shop("check", "2026-09-03").status == 0
     (tmp_path / "landing" / "orders" / "2026-09-01.csv").write_bytes(b"order_id,customer_id,amount,ordered_at\r\n")
     ran = shop("load", "2026-09-02")
     assert (ran.status, ran.out) == (0, "run 2026-09-02 loaded 2026-09-01: 0 rows, orders_daily has 0\n")
