@@ -44,6 +44,7 @@ class Status(StrEnum):
 
     VERIFIED = "verified"
     REFUSED = "refused"
+    MISSING = "missing"
     MISMATCH = "mismatch"
     APPENDED = "appended"
     NOT_CHECKED = "not checked"
@@ -216,7 +217,8 @@ class DailyLoad:
             con = duck.connect(Path(scratch))
             opened = self.source.open(days)
             for day, why in opened.refused.items():
-                results[day] = self._refused(attempt, opened, day, why)
+                status = Status.MISSING if day in opened.missing else Status.REFUSED
+                results[day] = replace(self._refused(attempt, opened, day, why), status=status)
             there = [day for day in days if day not in results]
             readings = read_by_duckdb(con, self.contract, opened, there) if there else {}
             for day in there:
@@ -224,7 +226,7 @@ class DailyLoad:
                 if broken:
                     results[day] = self._refused(attempt, opened, day, f"{broken}. Mend the file")
             good = [day for day in there if day not in results]
-            progress(f"read {len(there)} of {len(days)} days; {len(results)} refused")
+            progress(f"read {len(there)} of {len(days)} days; {len(results)} refused or missing")
             if good:
                 results |= self._write(spark, attempt, opened, readings, good, append, progress)
                 written = [day for day in good if day not in results]

@@ -424,11 +424,14 @@ def test_a_mismatch_after_the_commit_is_loaded_again(world: World) -> None:
     assert world.orders(FIRST)[0][2] == world.query("SELECT CAST(10.50 AS DECIMAL(10,2))")[0][0]
 
 
-def test_a_day_that_broke_its_contract_is_not_retried(world: World) -> None:
-    """A14"""
+def test_a_day_that_broke_its_contract_or_has_no_source_is_not_retried(world: World) -> None:
+    """A14; and the two are told apart."""
     world.put(FIRST, b"")
-    world.run([KEYS[0]])
-    assert [each.status for each in world.log(FIRST)] == ["started", "failed"]
+    result = world.run(KEYS[:2])
+    for day in (FIRST, SECOND):
+        assert [each.status for each in world.log(day)] == ["started", "failed"]
+    verdicts = {key: each.metadata["verdict"].value for key, each in evaluations(world.instance, result).items()}
+    assert verdicts == {KEYS[0]: "refused", KEYS[1]: "missing"}
 
 
 def test_a_load_that_died_after_its_commit_changes_nothing_on_rerun(world: World) -> None:
