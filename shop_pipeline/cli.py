@@ -6,6 +6,7 @@ Results go to standard output and nothing else does. Exit status: 0 all good, 1 
 
 import json
 import logging
+import math
 import sys
 from collections.abc import Sequence
 from datetime import date
@@ -191,18 +192,19 @@ class _Shop:
     @property
     def runs(self) -> "LocalRuns":
         """Runs in this process."""
-        import dagster as dg
 
         from shop_pipeline.automation.local_runs import LocalRuns, open_instance
 
         _show_progress()
         try:
             instance = open_instance(self.settings.dagster_home)
-        except dg.DagsterError as error:
+        except Exception as error:
+            # Its configuration or its databases: whatever it is, Dagster's records of past runs are all that lies there.
             home = self.settings.dagster_home
             raise SettingError(
-                f"{home}/dagster.yaml cannot be used: {_in_short(error)} Mend it, or delete it for a new one."
-            ) from None
+                f"DAGSTER_HOME {home} cannot be opened ({_in_short(error)}). Mend its dagster.yaml, or move the folder away "
+                "for a new one: the tables and their run_log are not in it."
+            ) from error
         return LocalRuns(self._definitions.defs, instance)
 
     def check_run_dates(self, keys: Sequence[str]) -> None:
@@ -211,6 +213,9 @@ class _Shop:
         for key in keys:
             parse_date(key)
             if not partitions.has_partition_key(key):
+                if partitions.get_first_partition_key() is None:
+                    start = self.settings.first_run_date
+                    raise WrongDate(f"There are no run dates yet: SHOP_FIRST_RUN_DATE is {start}, which lies in the future.")
                 first, last = partitions.get_first_partition_key(), partitions.get_last_partition_key()
                 raise WrongDate(
                     f"{key} is not a run date of orders_daily: they go from {first} (SHOP_FIRST_RUN_DATE) to {last}. "
@@ -280,7 +285,10 @@ def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: 
 
 def _json_value(value: object) -> object:
     if isinstance(value, Decimal):
-        return float(value)
+        # As a number where that is exact to the last digit.
+        return float(value) if Decimal(repr(float(value))) == value else str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, date):
         return value.isoformat()
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 import sys
 from datetime import date, tzinfo
 from importlib.resources import files
@@ -38,7 +39,9 @@ class Settings(BaseSettings):
     @field_validator("landing", "dagster_home")
     @classmethod
     def _absolute(cls, path: Path) -> Path:
-        return Path(os.path.abspath(path.expanduser()))
+        absolute = Path(os.path.abspath(path.expanduser()))
+        _check_folder(absolute)
+        return absolute
 
     @field_validator("lake")
     @classmethod
@@ -49,7 +52,15 @@ class Settings(BaseSettings):
         odd = sorted(set(path) & set("[]{}^|%#?*<>\\"))
         if odd:
             raise ValueError(f"{path!r} has {' '.join(odd)} in it, which not every engine takes literally; name another folder")
+        _check_folder(Path(path))
         return path
+
+    @field_validator("spark_memory")
+    @classmethod
+    def _amount(cls, memory: str) -> str:
+        if not re.fullmatch(r"[1-9][0-9]*[kmgt]", memory, re.IGNORECASE):
+            raise ValueError(f"{memory!r} is not an amount of memory; write it like 2g or 800m")
+        return memory
 
     @field_validator("timezone")
     @classmethod
@@ -89,6 +100,15 @@ class Settings(BaseSettings):
         return ZoneInfo(self.timezone)
 
 
+def _check_folder(path: Path) -> None:
+    """Raises ValueError when a file stands where a folder is, or is to be made."""
+    for each in (path, *path.parents):
+        if each.exists():
+            if not each.is_dir():
+                raise ValueError(f"{each} is a file, not a folder; name a folder")
+            return
+
+
 def load_settings() -> Settings:
     """The settings in force.
 
@@ -126,9 +146,12 @@ def _warn_of_unknown_names() -> None:
 def prepare_dagster_home(settings: Settings) -> Path:
     """Make DAGSTER_HOME ready (folder and shipped dagster.yaml; one that is there stays) and set the variable for Dagster."""
     home = settings.dagster_home
-    home.mkdir(parents=True, exist_ok=True)
     config = home / "dagster.yaml"
-    if not config.exists():
-        config.write_text(files("shop_pipeline").joinpath("dagster.yaml").read_text())
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        if not config.exists():
+            config.write_text(files("shop_pipeline").joinpath("dagster.yaml").read_text())
+    except OSError as error:
+        raise SettingError(f"DAGSTER_HOME: {home} cannot be written to ({error.strerror}); name another folder.") from None
     os.environ["DAGSTER_HOME"] = str(home)
     return home

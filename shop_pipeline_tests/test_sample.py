@@ -51,7 +51,8 @@ def test_sample_refuses_to_overwrite_what_differs(shop_without_spark: Shop, tmp_
 
 
 def test_sample_says_when_the_folder_cannot_be_written(shop_without_spark: Shop, tmp_path: Path) -> None:
-    (tmp_path / "landing").write_text("a file where the folder should be")
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "orders").write_text("a file where the folder should be")
     ran = shop_without_spark("sample")
     assert ran.status == 1
     assert "cannot be written to" in ran.err

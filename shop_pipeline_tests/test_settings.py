@@ -41,13 +41,18 @@ def test_settings_come_from_the_environment_and_from_dotenv(tmp_path: Path, monk
         ("SHOPFLOW_FIRST_DAY", "2024-13-01", "is not a date"),
         ("SHOP_TIMEZONE", "Mars/Olympus", "'Mars/Olympus' is not a time zone"),
         ("SHOP_SPARK_REMOTE", "localhost:15002", "write sc://host:port"),
+        ("SHOP_LAKE", "afile/lake", "afile is a file, not a folder"),
+        ("SHOP_LANDING", "afile", "afile is a file, not a folder"),
+        ("DAGSTER_HOME", "afile", "afile is a file, not a folder"),
+        ("SHOP_SPARK_MEMORY", "lots", "'lots' is not an amount of memory"),
         ("SHOP_LAKE", "100%/lake", "has % in it, which not every engine takes literally"),
         ("SHOP_LAKE", "s3://bucket/lake", "is an object store, to which this version cannot commit safely"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_reason(
-    name: str, value: str, reason: str, monkeypatch: pytest.MonkeyPatch, shop_without_spark: Shop
+    name: str, value: str, reason: str, monkeypatch: pytest.MonkeyPatch, shop_without_spark: Shop, tmp_path: Path
 ) -> None:
+    (tmp_path / "afile").touch()
     monkeypatch.setenv(name, value)
     with pytest.raises(SettingError, match=f"A setting is wrong: {name}: .*{reason}"):
         load_settings()

@@ -15,7 +15,7 @@ from shop_pipeline.assets.day_events import DayOutcome, log_check, report
 from shop_pipeline.core import ledger
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
-from shop_pipeline.core.errors import SettingError
+from shop_pipeline.core.errors import ShopError
 from shop_pipeline.core.load import DailyLoad, DayResult, Status
 from shop_pipeline.resources import ClockResource, SparkResource
 
@@ -122,6 +122,8 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
     def load_and_verify(context: dg.AssetExecutionContext, config: LoadConfig) -> Iterator[Any]:
         spark: SparkResource = context.resources.spark
         clock: ClockResource = context.resources.clock
+        if not (context.has_partition_key or context.has_partition_key_range):
+            raise dg.Failure(f"No {rule.key_name} was given: choose which day to load; none is guessed.", allow_retries=False)
         daily = feed.load(context.resources)
         keys = list(context.partition_keys)
         run_id = context.run.run_id
@@ -132,14 +134,14 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
             context.log.info(text)
             PROGRESS.info(text)
 
-        if loading:
-            try:
+        try:
+            if loading:
                 spark.check_machine()
-            except SettingError as problem:
-                raise dg.Failure(str(problem), allow_retries=False) from None
-            results = daily.load(spark.session, keys, run_id=run_id, clock=clock.now, append=append, progress=tell)
-        else:
-            results = daily.check(keys, run_id=run_id, clock=clock.now)
+                results = daily.load(spark.session, keys, run_id=run_id, clock=clock.now, append=append, progress=tell)
+            else:
+                results = daily.check(keys, run_id=run_id, clock=clock.now)
+        except ShopError as problem:
+            raise dg.Failure(str(problem), allow_retries=False) from None
         _warn(context.log, results)
         context.log_event(
             dg.AssetObservation(ledger.TABLE, metadata={"dagster/row_count": daily.ledger.row_count(), "days": len(keys)})
@@ -167,7 +169,10 @@ def recheck_job(name: str, feed: Feed) -> dg.JobDefinition:
             raise dg.Failure(f"Choose a {feed.rule.key_name}: {name} checks one day.", allow_retries=False)
         clock: ClockResource = context.resources.clock
         daily = feed.load(context.resources)
-        results = daily.check([context.partition_key], run_id=context.run_id, clock=clock.now)
+        try:
+            results = daily.check([context.partition_key], run_id=context.run_id, clock=clock.now)
+        except ShopError as problem:
+            raise dg.Failure(str(problem), allow_retries=False) from None
         _warn(context.log, results)
         for result in results:
             log_check(context, feed.asset, CHECK, _outcome(daily, result))

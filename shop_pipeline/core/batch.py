@@ -18,6 +18,7 @@ from shop_pipeline.core.contract import Action, Column, Contract, to_duckdb
 from shop_pipeline.core.sources import OpenSource, Split
 
 EXAMPLES = 5
+SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,12 @@ class Violation:
     action: Action
 
     def __str__(self) -> str:
-        where = f"line {self.line}, column {self.column}, value {self.value!r}" if self.column else f"line {self.line}"
+        where = f"line {self.line}, column {self.column}, value {_shortened(self.value)}" if self.column else f"line {self.line}"
         return f"{where}: {self.reason}"
+
+
+def _shortened(value: str | None) -> str:
+    return repr(value) if value is None or len(value) <= SHOWN else f"{value[:SHOWN]!r}…"
 
 
 def canonical(columns: Sequence[Column], *, source: bool) -> str:

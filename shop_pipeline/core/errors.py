@@ -21,6 +21,10 @@ class DayRefused(ShopError):
     """A day broke a rule whose action is fail, or has no source; nothing of it was written."""
 
 
+class TableUnreadable(ShopError):
+    """A table's log or files are damaged; nothing is written to it."""
+
+
 class NotChecked(ShopError):
     """The comparison could not be made, which is neither a pass nor a mismatch."""
 

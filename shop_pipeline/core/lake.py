@@ -11,12 +11,12 @@ from urllib.parse import unquote
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 from filelock import FileLock
 
 from shop_pipeline.core.duck import identifier
-from shop_pipeline.core.errors import NotChecked
+from shop_pipeline.core.errors import NotChecked, TableUnreadable
 
 # Reader features of Delta under which a table's data files, read as they are, are its content.
 READABLE_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
@@ -55,14 +55,18 @@ class Lake:
         """A table at a version (the newest by default); None when there is no such table.
 
         Raises:
-            NotChecked: that version of the table is no longer there.
+            TableUnreadable: its log is damaged, or that version is no longer there.
         """
-        if not (Path(self.table_uri(name)) / "_delta_log").is_dir():
+        log = Path(self.table_uri(name)) / "_delta_log"
+        if not log.is_dir():
             return None
         try:
+            _check_complete(log)
             return self.opener(self.table_uri(name), version)
         except TableNotFoundError:
             return None
+        except (DeltaError, OSError, ValueError) as error:
+            raise unreadable(name, self.table_uri(name), error) from None
 
     def create(self, name: str, columns: Sequence[tuple[str, str]], description: str) -> None:
         """Make sure that a table is there: `columns` are (name, SQL type), order_date among them partitions it.
@@ -100,6 +104,28 @@ class Lake:
         locks.mkdir(parents=True, exist_ok=True)
         with FileLock(str(locks / f"{name.replace('/', '.')}.lock")):
             yield
+
+
+def _check_complete(log: Path) -> None:
+    """Raises ValueError when an entry of a table's log is missing: its readers would pass over what it says."""
+    names = [each.name for each in log.iterdir()]
+    commits = sorted(int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name))
+    checkpoints = [int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.checkpoint\..*", name)]
+    if not commits:
+        return
+    first = max(checkpoints) + 1 if checkpoints else 0
+    missing = sorted(set(range(first, commits[-1])) - set(commits))
+    if missing:
+        raise ValueError(f"the log's entry {missing[0]} is missing")
+
+
+def unreadable(name: str, where: str, error: Exception) -> TableUnreadable:
+    """The sentence about a table that cannot be read."""
+    reason = " ".join(str(error).split())[:200]
+    return TableUnreadable(
+        f"the table {name} in {where} cannot be read ({reason}). Bring back the missing or damaged files, "
+        "or move the folder away and load its days again"
+    )
 
 
 def table_id(table: DeltaTable) -> str:

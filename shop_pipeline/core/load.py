@@ -28,6 +28,7 @@ from shop_pipeline.core.batch import (
 )
 from shop_pipeline.core.contract import Action, Contract
 from shop_pipeline.core.days import KeyRule
+from shop_pipeline.core.errors import TableUnreadable
 from shop_pipeline.core.lake import Lake, table_id
 from shop_pipeline.core.ledger import APPEND, CHECK, FAILED, LOAD, STARTED, SUCCEEDED, Entry, Ledger
 from shop_pipeline.core.sources import OpenSource, Source
@@ -205,7 +206,13 @@ class DailyLoad:
         return [results[self.rule.day(key)] for key in keys]
 
     def _start(self, kind: str, run_id: str, clock: Clock, days: Mapping[date, str]) -> _Attempt:
-        table = self.lake.open(self.table)
+        try:
+            table = self.lake.open(self.table)
+        except TableUnreadable:
+            # A check says so of each day; a load is stopped below, before it writes.
+            if kind != CHECK:
+                raise
+            table = None
         identity = None if table is None else table_id(table)
         return _Attempt(self, run_id, kind, clock, clock(), dict(days), table_identity=identity)
 

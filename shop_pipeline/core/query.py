@@ -6,7 +6,7 @@ import duckdb
 
 from shop_pipeline.core import duck
 from shop_pipeline.core.errors import ShopError
-from shop_pipeline.core.lake import Lake, check_readable, view
+from shop_pipeline.core.lake import Lake, check_readable, unreadable, view
 
 
 class BadStatement(ShopError):
@@ -27,7 +27,10 @@ def select(lake: Lake, statement: str) -> tuple[list[str], list[tuple[Any, ...]]
     allowed: list[str] = []
     for name in names:
         if name.rsplit("/", 1)[-1].lower() in statement.lower():
-            allowed += _add_view(con, lake, name)
+            try:
+                allowed += _add_view(con, lake, name)
+            except duckdb.Error as error:
+                raise unreadable(name, lake.table_uri(name), error) from None
     paths = "[" + ", ".join(duck.quoted(path) for path in allowed) + "]"
     con.execute(f"SET allowed_paths = {paths}")
     con.execute("SET enable_external_access = false")
@@ -38,6 +41,9 @@ def select(lake: Lake, statement: str) -> tuple[list[str], list[tuple[Any, ...]]
             raise BadStatement("`shop sql` runs one SELECT statement.")
         answer = con.execute(statements[0])
         columns = [column[0] for column in answer.description or []]
+        repeated = sorted({name for name in columns if columns.count(name) > 1})
+        if repeated:
+            raise BadStatement(f"Two columns of the answer are called {repeated[0]}: give one of them another name with AS.")
         return columns, answer.fetchall()
     except duckdb.Error as error:
         tables = ", ".join(name.replace("/", ".") for name in names) or "none yet; load a day first"

@@ -41,6 +41,8 @@ SESSION_SETTINGS = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.sources.partitionOverwriteMode": "STATIC",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    # Spark's own default, INT96, is read by other engines as nanoseconds, which end in 2262.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.caseSensitive": "false",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",

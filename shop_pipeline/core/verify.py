@@ -19,8 +19,8 @@ from shop_pipeline.core.batch import (
     violations,
 )
 from shop_pipeline.core.contract import Action, Contract, to_duckdb
-from shop_pipeline.core.errors import NotChecked
-from shop_pipeline.core.lake import Lake, check_readable, row_count, table_id, view
+from shop_pipeline.core.errors import NotChecked, TableUnreadable
+from shop_pipeline.core.lake import Lake, check_readable, row_count, table_id, unreadable, view
 from shop_pipeline.core.sources import OpenSource
 
 
@@ -83,21 +83,27 @@ def compare(
     """
     not_checked = {day: source.refused[day] for day in days if day in source.refused}
     to_check = [day for day in days if day not in not_checked]
-    opened = lake.open(table, version)
-    if opened is None:
-        reason = f"there is no table {table} in {lake.uri}. Load a day first"
+
+    def none_of_them(reason: str) -> Checked:
         return Checked({}, {day: not_checked.get(day, reason) for day in days})
+
     try:
+        opened = lake.open(table, version)
+        if opened is None:
+            return none_of_them(f"there is no table {table} in {lake.uri}. Load a day first")
         check_readable(opened, table)
-    except NotChecked as problem:
-        return Checked({}, {day: not_checked.get(day, str(problem)) for day in days}, opened.version())
+    except (NotChecked, TableUnreadable) as problem:
+        return none_of_them(str(problem))
     con = duck.connect(scratch)
     known = dict(readings or {})
     unread = [day for day in to_check if day not in known]
     if unread:
         known.update(read_by_duckdb(con, contract, source, unread))
-    view(con, "loaded", opened, to_check)
-    found = _fingerprints_of_table(con, contract)
+    try:
+        view(con, "loaded", opened, to_check)
+        found = _fingerprints_of_table(con, contract)
+    except duckdb.Error as error:
+        return none_of_them(str(unreadable(table, lake.table_uri(table), error)))
     comparisons = {}
     for day in to_check:
         reading, prints = known[day]

@@ -1,6 +1,7 @@
 """The till's files as both engines see them; no Spark here."""
 
 import codecs
+import os
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -55,6 +56,9 @@ def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
     """C33"""
     (tmp_path / "orders" / "2026-09-01.csv").mkdir(parents=True)
     assert "is a folder, not a file" in TillFiles(tmp_path, CONTRACT).open([DAY]).refused[DAY]
+    other = date(2026, 9, 2)
+    os.mkfifo(tmp_path / "orders" / f"{other}.csv")
+    assert "is a pipe or device, not a file" in TillFiles(tmp_path, CONTRACT).open([other]).refused[other]
 
 
 def test_a_file_that_is_not_there_is_missing(tmp_path: Path) -> None:

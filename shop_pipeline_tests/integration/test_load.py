@@ -524,6 +524,13 @@ def test_a_reader_sees_only_before_or_after(world: World) -> None:
     assert sum(seen.values()) > 100
 
 
+def test_a_run_without_a_run_date_says_so(world: World) -> None:
+    """C7, C115: nothing guesses today or yesterday."""
+    result = dg.materialize([ORDERS_DAILY], instance=world.instance, resources=world.resources, raise_on_error=False)
+    assert not result.success
+    assert failure_text(result) == "No run date was given: choose which day to load; none is guessed."
+
+
 def test_days_before_the_first_partition_are_not_there(world: World) -> None:
     with pytest.raises(dg.DagsterUnknownPartitionError):
         world.run(["2026-09-01"])

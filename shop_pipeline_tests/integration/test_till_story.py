@@ -261,3 +261,59 @@ def test_sql_reads_tables_and_nothing_else(shop: Shop, tmp_path: Path) -> None:
         assert "Traceback" not in ran.err
     assert not (tmp_path / "out.csv").exists()
     assert not (tmp_path / "x.db").exists()
+
+
+def test_a_damaged_table_is_a_sentence_everywhere(shop: Shop, tmp_path: Path) -> None:
+    """A15, C71: a data file or a log entry is gone, or is not what it was: no traceback, nothing recreated over it."""
+    shop("sample")
+    shop("backfill", "2026-09-02", "2026-09-03", "--days-per-run", "1")
+    table = tmp_path / "lake" / "orders_daily"
+    (file,) = (table / "order_date=2026-09-01").glob("*.parquet")
+    content = file.read_bytes()
+    for damage in ("removed", "garbage"):
+        file.unlink() if damage == "removed" else file.write_bytes(b"not parquet")
+        ran = shop("check", "2026-09-02")
+        assert ran.status == 1
+        assert ran.out.startswith("NOT CHECKED 2026-09-01: the table orders_daily in ")
+        ran = shop("sql", "SELECT sum(amount) FROM orders_daily")
+        assert (ran.status, ran.out) == (1, "")
+        assert "the table orders_daily in" in ran.err
+        assert "Traceback" not in ran.err
+        file.write_bytes(content)
+    assert shop("check", "2026-09-02").status == 0
+    entry = table / "_delta_log" / f"{0:020d}.json"
+    log = entry.read_bytes()
+    for damage in (b"{bad", None):
+        entry.unlink() if damage is None else entry.write_bytes(damage)
+        for command in (("check", "2026-09-02"), ("history",), ("load", "2026-09-02")):
+            ran = shop(*command)
+            assert ran.status == 1, command
+            assert "the table orders_daily in" in ran.out + ran.err
+            assert "Traceback" not in ran.err
+        entry.write_bytes(log)
+    assert shop("load", "2026-09-02").out == "run 2026-09-02 loaded 2026-09-01: 3 rows, orders_daily has 8\n"
+    assert shop("check", "2026-09-02").status == 0
+
+
+def test_json_is_json_to_the_last_digit(shop_without_spark: Shop) -> None:
+    (Path("lake")).mkdir()
+    ran = shop_without_spark(
+        "sql", "SELECT 4255.28 a, 9007199254740993.25 b, 'NaN'::DOUBLE c, NULL d, DATE '2026-09-01' e", "--json"
+    )
+    assert json.loads(ran.out) == [{"a": 4255.28, "b": "9007199254740993.25", "c": "nan", "d": None, "e": "2026-09-01"}]
+    ran = shop_without_spark("sql", "SELECT 1 AS a, 2 AS a", "--json")
+    assert (ran.status, ran.out) == (2, "")
+    assert "Two columns of the answer are called a" in ran.err
+
+
+def test_a_spoilt_dagster_home_is_a_sentence(shop_without_spark: Shop, tmp_path: Path) -> None:
+    home = tmp_path / "dagster_home"
+    for spoil in ("bogus: {x: 1}\n", "telemetry: {enabled: false}\n"):
+        home.mkdir(exist_ok=True)
+        (home / "dagster.yaml").write_text(spoil)
+        (home / "history").mkdir(exist_ok=True)
+        (home / "history" / "runs.db").write_text("not a database")
+        ran = shop_without_spark("check", "2026-09-02")
+        assert (ran.status, ran.out) == (2, "")
+        assert f"DAGSTER_HOME {home} cannot be opened (" in ran.err
+        assert "Traceback" not in ran.err

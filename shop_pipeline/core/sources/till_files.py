@@ -67,8 +67,9 @@ class TillFiles:
 
     def _inspect(self, day: date) -> TillFile:
         path = self.path(day)
-        if path.is_dir():
-            raise DayRefused(f"{shown(path)} is a folder, not a file. Put one file there")
+        if path.exists() and not path.is_file():
+            what = "a folder" if path.is_dir() else "a pipe or device"
+            raise DayRefused(f"{shown(path)} is {what}, not a file. Put one file there")
         try:
             handle = path.open("rb")
         except FileNotFoundError:
@@ -101,7 +102,7 @@ class TillFiles:
             if names:
                 raise DayRefused(
                     f"{shown(path)}, line 1: the header {what} {_columns(names)}; "
-                    f"expected {','.join(wanted)}, found {','.join(found)}. Mend the header"
+                    f"expected {','.join(wanted)}, found {','.join(found)[:200]!r}. Mend the header"
                 )
         return tuple(folded)
 
@@ -259,7 +260,8 @@ def shown(path: Path) -> str:
 
 
 def _columns(names: Sequence[str]) -> str:
-    return ("columns " if len(names) > 1 else "column ") + ", ".join(name or "(no name)" for name in names)
+    listed = ", ".join((name if name.isprintable() else repr(name)) or "(no name)" for name in names)
+    return ("columns " if len(names) > 1 else "column ") + listed[:200]
 
 
 def _literal_for_spark(path: str) -> str:
