@@ -337,12 +337,16 @@ class DailyLoad:
 
     def _results(self, attempt: _Attempt, opened: OpenSource, checked: Checked, days: Sequence[date]) -> dict[date, DayResult]:
         seconds = (attempt.clock() - attempt.started_at).total_seconds()
+        # A load that could not be verified has written all the same, and so closes its day; a check has not.
+        written, again = (None, "check") if attempt.kind == CHECK else (attempt.version, "load")
         results = {}
         for day in days:
             key = self.rule.key(day)
             if day in checked.not_checked:
-                sentence = f"NOT CHECKED {day}: {checked.not_checked[day]} and check {self._key_text(day)} again."
-                results[day] = DayResult(key, day, Status.NOT_CHECKED, sentence, opened.name(day), True, duration=seconds)
+                sentence = f"NOT CHECKED {day}: {checked.not_checked[day]} and {again} {self._key_text(day)} again."
+                results[day] = DayResult(
+                    key, day, Status.NOT_CHECKED, sentence, opened.name(day), True, version=written, duration=seconds
+                )
                 continue
             seen = checked.comparisons[day]
             status = Status.VERIFIED if seen.equal else Status.MISMATCH

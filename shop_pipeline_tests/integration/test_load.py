@@ -9,13 +9,17 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from deltalake import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from shop_pipeline.core import ledger
+from shop_pipeline.core.contract import load_contract
+from shop_pipeline.core.days import RUN_DATE
 from shop_pipeline.core.delta_writes import replace_days
-from shop_pipeline.core.lake import data_files, table_id
+from shop_pipeline.core.lake import Lake, data_files, open_by_delta_rs, table_id
+from shop_pipeline.core.load import DailyLoad, Status
 from shop_pipeline.core.sources import Split
 from shop_pipeline.core.sources.till_files import OpenTillFiles, TillFiles
 from shop_pipeline.resources import ClockResource, TillFilesResource
@@ -522,6 +526,29 @@ def test_a_reader_sees_only_before_or_after(world: World) -> None:
     assert {found[0][0] for found in seen} == {2, 6}
     assert len(seen) == 2
     assert sum(seen.values()) > 100
+
+
+def test_a_load_that_cannot_be_verified_closes_its_day(world: World) -> None:
+    """A15: its data files are lost right after the commit; the earlier verdict must not stand for what is there now."""
+    put_three(world)
+    world.run([KEYS[0]])
+    assert world.verdict(FIRST).verified
+
+    def losing(url: str, version: int | None) -> DeltaTable:
+        table = open_by_delta_rs(url, version)
+        if url.endswith("orders_daily") and version == 1:
+            for file in data_files(table)["file"].to_pylist():
+                Path(file).unlink(missing_ok=True)
+        return table
+
+    contract = load_contract("orders_daily")
+    daily = DailyLoad(Lake(world.lake.uri, losing), world.files.source(contract), contract, RUN_DATE)
+    (result,) = daily.load(world.spark.session, [KEYS[0]], run_id="lost", clock=world.clock.now)
+    assert result.status is Status.NOT_CHECKED
+    assert "the table orders_daily in" in result.sentence
+    assert not world.verdict(FIRST).verified
+    assert not world.run([KEYS[0]], DAILY_SALES).success
+    assert world.run([KEYS[0]], ORDERS_DAILY, DAILY_SALES).success
 
 
 def test_a_run_without_a_run_date_says_so(world: World) -> None:
