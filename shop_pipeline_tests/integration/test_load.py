@@ -499,9 +499,11 @@ def test_a_reader_sees_only_before_or_after(world: World) -> None:
     world.put(SECOND, rows_of(SECOND, 50, 2))
     world.run(KEYS[:2])
     session = world.spark.session()
-    path = world.lake.table_uri("orders_daily")
-    day = session.read.format("delta").option("versionAsOf", 0).load(path).where(F.col("order_date") == F.lit(FIRST))
-    two, six = day, day.unionByName(day).unionByName(day)
+    row = """SELECT {n} AS order_id, 'C01' AS customer_id, CAST(5 AS DECIMAL(10,2)) AS amount,
+        TIMESTAMP '2026-09-01 09:00:00' AS ordered_at, DATE '2026-09-01' AS order_date,
+        TIMESTAMP '2026-09-01' AS _source_version, '{n}' AS _source_seq, TIMESTAMP '2026-09-02' AS _loaded_at"""
+    two, six = (session.sql(" UNION ALL ".join(row.format(n=n) for n in range(count))).coalesce(1) for count in (2, 6))
+    replace_days(world.lake, "orders_daily", two, [FIRST], "before")
     seen: dict[tuple[Any, ...], int] = {}
     done = threading.Event()
     errors: list[Exception] = []
