@@ -9,7 +9,7 @@ export DAGSTER_HOME ?= $(CURDIR)/dagster_home
 NAME ?=
 PORT ?= 3000
 
-.PHONY: setup month dev test test-fast lint bench
+.PHONY: setup month dev test test-fast lint docs bench
 
 setup: $(READY)
 
@@ -42,6 +42,10 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The page that is made from the contract.
+docs: setup
+	$(BIN)/python -m shop_pipeline.core.contract_page > docs/contract.md
 
 bench: setup
 	$(BIN)/python -m bench $(NAME)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shop_pipeline.core.days import RUN_DATE, dates_between, parse_date
+from shop_pipeline.core.days import RUN_DATE, contiguous_ranges, dates_between, parse_date
 from shop_pipeline.core.errors import SettingError, ShopError, WrongDate
 
 if TYPE_CHECKING:
@@ -42,6 +42,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+quarantine_app = typer.Typer(
+    help="The rows that were set aside: see them, and take back those that are mended.", no_args_is_help=True
+)
+app.add_typer(quarantine_app, name="quarantine")
 
 RunDate = Annotated[str, typer.Argument(metavar="RUN_DATE", help="The run date, YYYY-MM-DD; its run loads the day before.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of row objects.")]
@@ -99,7 +104,7 @@ def backfill(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the run dates and days, and do nothing.")] = False,
 ) -> None:
     """Run the whole till pipeline for a range of run dates; a bad day stops neither the others nor what they feed."""
-    keys = [day.isoformat() for day in dates_between(parse_date(first), parse_date(last))]
+    keys = _keys(first, last)
     shop = _Shop(create=not dry_run)
     shop.check_run_dates(keys)
     if dry_run:
@@ -107,16 +112,8 @@ def backfill(
             print(f"run {key} loads {RUN_DATE.day(key)}")
         return
     shop.check_machine()
-    failed: dict[str, str] = {}
-    for start in range(0, len(keys), days_per_run):
-        part = keys[start : start + days_per_run]
-        reports = shop.runs.load(shop.orders_daily, part)
-        good = [report.key for report in reports if report.ok]
-        reports += shop.runs.make(shop.daily_sales, good) if good else []
-        failed |= {report.key: report.sentence for report in reports if not report.ok}
-        _tell(f"{start + len(part)} of {len(keys)} days done, {len(failed)} failed")
-    for key in sorted(failed):
-        print(f"run {key} failed: {'; '.join(line.strip() for line in failed[key].splitlines())}")
+    failed = shop.run_pipeline(keys, days_per_run)
+    _print_failed(failed)
     days, rows = _days_and_rows(shop.lake, "orders_daily")
     print(f"ran {len(keys)} runs, {len(failed)} failed; orders_daily has {days} days, {rows} orders")
     if failed:
@@ -158,6 +155,100 @@ def sql(
     _print_rows(columns, rows, as_json)
 
 
+@app.command()
+def backtest(
+    low: Annotated[int | None, typer.Option("--low", min=0, help="The band's lower limit, in percent of the median.")] = None,
+    high: Annotated[int | None, typer.Option("--high", min=1, help="Its upper limit.")] = None,
+    last: Annotated[int | None, typer.Option("--last", min=1, help="Of how many earlier days the median is.")] = None,
+    baseline: Annotated[str | None, typer.Option("--baseline", help="previous days, same weekday, same period last year")] = None,
+    on_violation: Annotated[
+        str | None, typer.Option("--on-violation", help="flag, or fail: such a day leaves the baseline")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay a volume band over the loaded days: which would it have flagged? What is not given is the contract's."""
+    from shop_pipeline.core import volume
+    from shop_pipeline.core.contract import Action, Baseline, Volume
+    from shop_pipeline.core.lake import table_id
+    from shop_pipeline.core.ledger import Ledger
+
+    shop = _Shop(create=False)
+    contract = shop.till_feed.contract
+    usual = contract.volume or Volume(50, 150, Action.FLAG)
+    action = _choice("--on-violation", on_violation, [Action.FLAG.value, Action.FAIL.value], usual.action.value)
+    base = _choice("--baseline", baseline, [each.value for each in Baseline], usual.baseline.value)
+    chosen = Volume(
+        usual.low if low is None else low,
+        usual.high if high is None else high,
+        Action(action),
+        last or usual.last,
+        min(usual.enough, last or usual.last),
+        Baseline(base),
+    )
+    if chosen.low >= chosen.high:
+        raise WrongUsage(f"The band {chosen.low}-{chosen.high} % has nothing in it: give --low a smaller number than --high.")
+    table = shop.lake.open(contract.table)
+    entries = Ledger(shop.lake).history(contract.sql_name, None if table is None else table_id(table))
+    replayed = volume.backtest({day: entry.row_count or 0 for day, entry in entries.items()}, chosen)
+    outside = [each for each in replayed if not each.judgement.inside]
+    word = "refused" if chosen.action is Action.FAIL else "flagged"
+    rows = [[RUN_DATE.key(each.day), each.day, each.judgement.rows, each.judgement.median, word] for each in outside]
+    _print_rows(["run_date", "day", "rows", "median", "verdict"], rows, as_json)
+    if not as_json:
+        print(f"{len(replayed)} days, {len(outside)} {word} by {chosen.low}-{chosen.high}% of the {chosen.last}-run median")
+
+
+@quarantine_app.command("list")
+def list_quarantine(
+    first: Annotated[str | None, typer.Argument(metavar="[FIRST", help="The first run date; by default all.")] = None,
+    last: Annotated[str | None, typer.Argument(metavar="LAST]", help="The last run date, included.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the rows that are set aside: where they stood, their text, and what is wrong with them."""
+    from shop_pipeline.core import quarantine
+
+    shop = _Shop(create=False)
+    days = None if first is None else [RUN_DATE.day(key) for key in _keys(first, last or first)]
+    held = quarantine.held(shop.lake, shop.till_feed.contract, days)
+    columns = ["run_date", "day", "source_file", "record_number", "column", "value", "reason", "raw_text"]
+    rows = [
+        [each.run_date, each.day, each.source_file, each.record, each.column, each.value, each.reason, each.text]
+        for day in held
+        for each in held[day]
+    ]
+    _print_rows(columns, rows, as_json)
+
+
+@quarantine_app.command()
+def release(
+    first: Annotated[str, typer.Argument(metavar="FIRST", help="The first run date.")],
+    last: Annotated[str, typer.Argument(metavar="LAST", help="The last run date, included.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show which rows would pass now, and load nothing.")] = False,
+) -> None:
+    """Load the days again whose rows set aside would pass now, because the file or the contract was mended."""
+    from shop_pipeline.core import quarantine
+
+    keys = _keys(first, last)
+    shop = _Shop(create=not dry_run)
+    shop.check_run_dates(keys)
+    contract, days = shop.till_feed.contract, [RUN_DATE.day(key) for key in keys]
+    there = sorted(quarantine.held(shop.lake, contract, days))
+    judged = quarantine.states(shop.lake, contract, shop.till_files.source(contract).open(there), there)
+    for row, state, why in judged:
+        print(f"run {row.run_date}, {row.source_file}, record {row.record}: {state.value}{f' ({why})' if why else ''}")
+    again = sorted({row.day for row, state, _ in judged if state in (quarantine.State.PASSES, quarantine.State.CHANGED)})
+    if dry_run or not again:
+        print(f"{len(judged)} rows of {len(there)} days are set aside; {len(again)} of these days would change")
+        return
+    shop.check_machine()
+    failed = shop.run_pipeline([RUN_DATE.key(day) for day in again], DAYS_PER_RUN)
+    _print_failed(failed)
+    left = sum(len(rows) for rows in quarantine.held(shop.lake, contract, there).values())
+    print(f"loaded {len(again)} days again, {len(failed)} failed; {left} of {len(judged)} rows are still set aside")
+    if failed:
+        raise typer.Exit(FAILED)
+
+
 @app.command(hidden=True)
 def prepare() -> None:
     """Make DAGSTER_HOME ready and say what is in force; `make dev` does it before the web UI starts."""
@@ -187,6 +278,8 @@ class _Shop:
         self.orders_daily = definitions.orders_daily
         self.daily_sales = definitions.daily_sales
         self.recheck_days = definitions.recheck_days
+        self.till_feed = definitions.till_feed
+        self.till_files = definitions.till_files
         self.lake = definitions.lake.lake()
 
     @property
@@ -209,7 +302,7 @@ class _Shop:
 
     def check_run_dates(self, keys: Sequence[str]) -> None:
         """Raises WrongDate when one of these is not a date, or not a run date of the till."""
-        partitions = self._definitions.till_feed.partitions
+        partitions = self.till_feed.partitions
         for key in keys:
             parse_date(key)
             if not partitions.has_partition_key(key):
@@ -222,9 +315,40 @@ class _Shop:
                     "A run date is the day after the day it loads."
                 )
 
+    def run_pipeline(self, keys: Sequence[str], days_per_run: int) -> dict[str, str]:
+        """Run the till's pipeline for these run dates; gives the failed ones, each with its sentence."""
+        failed: dict[str, str] = {}
+        runs, done = self.runs, 0
+        for first, last in contiguous_ranges([date.fromisoformat(key) for key in keys]):
+            whole = [day.isoformat() for day in dates_between(first, last)]
+            for start in range(0, len(whole), days_per_run):
+                part = whole[start : start + days_per_run]
+                reports = runs.load(self.orders_daily, part)
+                good = [report.key for report in reports if report.ok]
+                reports += runs.make(self.daily_sales, good) if good else []
+                failed |= {report.key: report.sentence for report in reports if not report.ok}
+                done += len(part)
+                _tell(f"{done} of {len(keys)} days done, {len(failed)} failed")
+        return failed
+
     def check_machine(self) -> None:
         """Raises SettingError when Spark cannot start here."""
         self._definitions.spark.check_machine()
+
+
+def _keys(first: str, last: str) -> list[str]:
+    return [day.isoformat() for day in dates_between(parse_date(first), parse_date(last))]
+
+
+def _choice(option: str, given: str | None, known: Sequence[str], default: str) -> str:
+    if given is not None and given not in known:
+        raise WrongUsage(f"{option} {given!r} is none of: {', '.join(known)}.")
+    return given or default
+
+
+def _print_failed(failed: dict[str, str]) -> None:
+    for key in sorted(failed):
+        print(f"run {key} failed: {'; '.join(line.strip() for line in failed[key].splitlines())}")
 
 
 def _settings() -> "Settings":

@@ -26,6 +26,7 @@ class Settings(BaseSettings):
 
     landing: Path = Path("landing")
     lake: str = "lake"
+    contracts: Path | None = None
     spark_remote: str | None = None
     spark_master: str = "local[*]"
     spark_memory: str = "2g"
@@ -41,6 +42,16 @@ class Settings(BaseSettings):
     def _absolute(cls, path: Path) -> Path:
         absolute = Path(os.path.abspath(path.expanduser()))
         _check_folder(absolute)
+        return absolute
+
+    @field_validator("contracts")
+    @classmethod
+    def _there(cls, path: Path | None) -> Path | None:
+        if path is None:
+            return None
+        absolute = Path(os.path.abspath(path.expanduser()))
+        if not absolute.is_dir():
+            raise ValueError(f"{absolute} is no folder; name the folder with your contract files")
         return absolute
 
     @field_validator("lake")

@@ -16,7 +16,7 @@ import pytest
 from shop_pipeline.assets import till
 from shop_pipeline.assets.daily_load import CHECK
 from shop_pipeline.core import duck
-from shop_pipeline.core.contract import load_contract
+from shop_pipeline.core.contract_file import load_contract
 from shop_pipeline.core.days import RUN_DATE
 from shop_pipeline.core.lake import Lake, table_id, view
 from shop_pipeline.core.ledger import Entry, Ledger, Verdict
@@ -27,7 +27,8 @@ from shop_pipeline_tests.builders import write_day
 from shop_pipeline_tests.servers import ConnectServer
 
 REPOSITORY = Path(__file__).parent.parent
-FEED = till.till_feed(run_dates(date(2026, 9, 2), date(2026, 11, 30)))
+CONTRACT = load_contract("orders_daily")
+FEED = till.till_feed(CONTRACT, run_dates(date(2026, 9, 2), date(2026, 11, 30)))
 ORDERS_DAILY, DAILY_SALES = till.orders_daily(FEED), till.daily_sales(FEED)
 RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
@@ -151,7 +152,7 @@ class World:
 
     def orders(self, day: date) -> list[tuple[Any, ...]]:
         """A day's rows, the source's columns, in the order of their keys."""
-        names = ", ".join(load_contract("orders_daily").names)
+        names = ", ".join(CONTRACT.names)
         return self.query(f"SELECT {names} FROM orders_daily WHERE order_date = DATE '{day}' ORDER BY 1, 2")
 
     def version(self, table: str = "orders_daily") -> int | None:
@@ -180,11 +181,13 @@ def failure_text(result: dg.ExecuteInProcessResult) -> str:
     return texts[-1]
 
 
-def evaluations(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEvaluation]:
-    """The last check result of a run for each partition."""
+def evaluations(
+    instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult, check: str = CHECK
+) -> dict[str, dg.AssetCheckEvaluation]:
+    """The last result of a check in a run for each partition."""
     entries = instance.all_logs(result.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     found = [entry.dagster_event.asset_check_evaluation_data for entry in entries if entry.dagster_event]
-    return {evaluation.partition or "": evaluation for evaluation in found}
+    return {evaluation.partition or "": evaluation for evaluation in found if evaluation.check_name == check}
 
 
 @pytest.fixture

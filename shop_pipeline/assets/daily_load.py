@@ -3,6 +3,7 @@
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -11,18 +12,32 @@ import dagster as dg
 from dagster_shared.utils.warnings import PreviewWarning
 from pydantic import Field
 
-from shop_pipeline.assets.day_events import DayOutcome, log_check, report
-from shop_pipeline.core import ledger
+from shop_pipeline.assets.day_events import CheckOutcome, DayOutcome, log_checks, report
+from shop_pipeline.core import gates, ledger, quarantine
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.errors import ShopError
-from shop_pipeline.core.load import DailyLoad, DayResult, Status
+from shop_pipeline.core.load import DailyLoad
+from shop_pipeline.core.outcome import DayResult, Status
 from shop_pipeline.resources import ClockResource, SparkResource
 
 CHECK = "check_day"
 # Followed by `shop` in a terminal; Dagster shows the same lines in the run's log.
 PROGRESS = logging.getLogger("shop_pipeline.progress")
 DAYS_PER_RUN = 31
+_CHECKS = {
+    CHECK: "The day's rows in the table are the rows of its source, compared both ways without Spark.",
+    gates.VOLUME: "The day has about as many rows as the days before it.",
+    gates.NULL_RATE: "No required column of the day's rows in the table is NULL.",
+    gates.KEY_UNIQUENESS: "No key comes more than once in the day.",
+    gates.VALUE_DISTRIBUTION: "No column suddenly has one value in nearly all rows of the day.",
+}
+_OWN_COLUMNS = {
+    "order_date": "The day whose source the row came from.",
+    "_source_version": "How new the row is, where two speak of one key: the source's day.",
+    "_source_seq": "Where the row stands in its source: file and record number, the same on every rerun.",
+    "_loaded_at": "When the row was loaded.",
+}
 
 
 class WriteMode(Enum):
@@ -78,19 +93,13 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
         An asset partitioned by the feed's partitions, with the blocking check `check_day`. Either can be run alone.
     """
     asset, contract, rule, partitions = feed.asset, feed.contract, feed.rule, feed.partitions
-    columns = [dg.TableColumn(column.name, column.type, column.description) for column in contract.columns]
-    columns += [dg.TableColumn(name, kind) for name, kind in contract.table_columns[len(columns) :]]
-
     with warnings.catch_warnings():
         # Partitions of a check are new in Dagster and marked so; the tests hold what is relied on here.
         warnings.simplefilter("ignore", PreviewWarning)
-        check = dg.AssetCheckSpec(
-            CHECK,
-            asset=asset,
-            blocking=True,
-            partitions_def=partitions,
-            description="The day's rows in the table are the rows of its source, compared both ways without Spark.",
-        )
+        checks = [
+            dg.AssetCheckSpec(name, asset=asset, blocking=blocking, partitions_def=partitions, description=_CHECKS[name])
+            for name, blocking in ({CHECK: True} | gates.check_names(contract)).items()
+        ]
 
     @dg.multi_asset(
         name=asset.to_python_identifier(),
@@ -106,14 +115,14 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
                 kinds={"spark", "deltalake"},
                 skippable=True,
                 metadata={
-                    "dagster/column_schema": dg.TableSchema(columns=columns),
-                    "dagster/table_name": contract.table.replace("/", "."),
+                    "dagster/column_schema": column_schema(contract),
+                    "dagster/table_name": contract.sql_name,
                 },
             )
         ],
-        check_specs=[check],
+        check_specs=checks,
         partitions_def=partitions,
-        # So that the check can be run without loading.
+        # So that checks can be run without loading.
         can_subset=True,
         backfill_policy=dg.BackfillPolicy.multi_run(days_per_run),
         retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL),
@@ -134,15 +143,13 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
             context.log.info(text)
             PROGRESS.info(text)
 
-        try:
+        with _as_failure():
             if loading:
                 spark.check_machine()
                 results = daily.load(spark.session, keys, run_id=run_id, clock=clock.now, append=append, progress=tell)
             else:
                 results = daily.check(keys, run_id=run_id, clock=clock.now)
-        except ShopError as problem:
-            raise dg.Failure(str(problem), allow_retries=False) from None
-        _warn(context.log, results)
+        _say(context.log, daily, results)
         context.log_event(
             dg.AssetObservation(ledger.TABLE, metadata={"dagster/row_count": daily.ledger.row_count(), "days": len(keys)})
         )
@@ -150,9 +157,9 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
         if append and all(result.status is Status.APPENDED for result in results):
             # Nothing is materialized and nothing failed: the run shows a warning, the check says what is the matter.
             context.log.warning(f"{', '.join(keys)}: appended, not verified; load the day again without append to mend it")
-            yield from report(context, asset, CHECK, outcomes, materialize=False, subject="", fail=False)
+            yield from report(context, asset, outcomes, materialize=False, subject="", fail=False)
         else:
-            yield from report(context, asset, CHECK, outcomes, materialize=loading, subject=f"{rule.key_name}s")
+            yield from report(context, asset, outcomes, materialize=loading, subject=f"{rule.key_name}s")
 
     return load_and_verify
 
@@ -169,13 +176,11 @@ def recheck_job(name: str, feed: Feed) -> dg.JobDefinition:
             raise dg.Failure(f"Choose a {feed.rule.key_name}: {name} checks one day.", allow_retries=False)
         clock: ClockResource = context.resources.clock
         daily = feed.load(context.resources)
-        try:
+        with _as_failure():
             results = daily.check([context.partition_key], run_id=context.run_id, clock=clock.now)
-        except ShopError as problem:
-            raise dg.Failure(str(problem), allow_retries=False) from None
-        _warn(context.log, results)
+        _say(context.log, daily, results)
         for result in results:
-            log_check(context, feed.asset, CHECK, _outcome(daily, result))
+            log_checks(context, feed.asset, _outcome(daily, result))
             if not result.ok:
                 raise dg.Failure(_check_text(result), allow_retries=False)
 
@@ -194,11 +199,53 @@ def recheck_job(name: str, feed: Feed) -> dg.JobDefinition:
     return recheck
 
 
-def _warn(log: dg.DagsterLogManager, results: Sequence[DayResult]) -> None:
+def column_schema(contract: Contract) -> dg.TableSchema:
+    """The columns of a contract's table with their constraints, as Dagster shows them."""
+    columns = []
+    for column in contract.columns:
+        constraints = dg.TableColumnConstraints(
+            nullable=not column.required,
+            unique=column.unique,
+            other=[f"{rule.reason}: {rule.action}" for rule in contract.rules if rule.column == column.name],
+        )
+        columns.append(dg.TableColumn(column.name, column.type, column.description, constraints))
+    columns += [dg.TableColumn(name, kind, _OWN_COLUMNS[name]) for name, kind in contract.table_columns[len(columns) :]]
+    return dg.TableSchema(columns=columns)
+
+
+def quarantine_asset(feed: Feed, group: str, owners: Sequence[str]) -> dg.AssetSpec:
+    """The quarantine as Dagster shows it. Its rows are written by the loads themselves."""
+    name = quarantine.table_of(feed.contract)
+    return dg.AssetSpec(
+        dg.AssetKey(name.split("/")),
+        deps=[feed.asset],
+        description=f"{quarantine.DESCRIPTION} A load replaces the rows of its days. See `shop quarantine list`.",
+        group_name=group,
+        owners=list(owners),
+        kinds={"deltalake"},
+        metadata={
+            "dagster/column_schema": dg.TableSchema(columns=[dg.TableColumn(*column) for column in quarantine.COLUMNS]),
+            "dagster/table_name": name.replace("/", "."),
+        },
+    )
+
+
+@contextmanager
+def _as_failure() -> Iterator[None]:
+    """A mistake that its reader can mend fails the step with its sentence, and is not tried again."""
+    try:
+        yield
+    except ShopError as problem:
+        raise dg.Failure(str(problem), allow_retries=False) from None
+
+
+def _say(log: dg.DagsterLogManager, daily: DailyLoad, results: Sequence[DayResult]) -> None:
     for result in results:
-        if result.warning:
-            log.warning(result.warning)
-            PROGRESS.warning("warning: %s", result.warning)
+        if result.log_line is not None:
+            log.info(f"{result.day} ({daily.key_text(result.day)})\n{result.log_line}")
+        for warning in result.warnings:
+            log.warning(warning)
+            PROGRESS.warning("warning: %s", warning)
 
 
 def _outcome(daily: DailyLoad, result: DayResult) -> DayOutcome:
@@ -211,22 +258,34 @@ def _outcome(daily: DailyLoad, result: DayResult) -> DayOutcome:
         "duration_s": round(result.duration, 3),
         "dagster/uri": daily.lake.table_uri(daily.table),
     }
+    if result.log_line is not None:
+        metadata |= {
+            "rows_in_source": result.records,
+            "failing": result.failing,
+            "quarantined": result.quarantined,
+            "flagged": result.flagged,
+        }
     if seen is not None:
         metadata |= {
             "dagster/partition_row_count": seen.table_rows,
-            "rows_in_source": seen.source_rows,
             "missing": seen.missing,
-            "quarantined": seen.quarantined,
             "rows_in_all_days": result.table_rows,
             "fingerprint": seen.fingerprint,
         }
     if result.version is not None:
         metadata["delta_version"] = result.version
-    if result.warning is not None:
-        metadata["warning"] = result.warning
+    if result.broken:
+        metadata["violations"] = dg.MetadataValue.table(
+            [dg.TableRecord({"rule": rule.name, "action": rule.action.value, "rows": rows}) for rule, rows in result.broken]
+        )
+    if result.warnings:
+        metadata["warning"] = "\n".join(result.warnings)
     if not result.ok:
         metadata["problem"] = result.sentence
-    return DayOutcome(result.key, result.ok, _check_text(result), metadata, result.retriable)
+    sentence = _check_text(result)
+    checks = [CheckOutcome(CHECK, result.ok, True, sentence, metadata)]
+    checks += [CheckOutcome(each.name, each.passed, each.fatal, each.sentence, dict(each.metadata)) for each in result.checks]
+    return DayOutcome(result.key, result.ok, sentence, metadata, result.retriable, tuple(checks))
 
 
 def _check_text(result: DayResult) -> str:

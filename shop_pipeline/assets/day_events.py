@@ -4,7 +4,7 @@ A blocking check gates only inside one run. What gates everywhere is that a bad 
 days are all good yields its materialization, and one with a bad day logs the good ones itself and then fails.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,20 +19,31 @@ Metadata = Mapping[str, dg.MetadataValue | str | int | float | None]
 
 
 @dataclass(frozen=True)
+class CheckOutcome:
+    """What a check says of one partition. One that is not passed and not `fatal` is a warning."""
+
+    name: str
+    passed: bool
+    fatal: bool
+    sentence: str
+    metadata: Metadata
+
+
+@dataclass(frozen=True)
 class DayOutcome:
-    """What a step says of one partition. `sentence` is shown as the check's description or the failure's."""
+    """What a step says of one partition. `sentence` is shown as the failure's description; `checks` are its checks' results."""
 
     key: str
     ok: bool
     sentence: str
     metadata: Metadata
     retriable: bool = False
+    checks: tuple[CheckOutcome, ...] = ()
 
 
 def report(
     context: dg.AssetExecutionContext,
     asset: dg.AssetKey,
-    check: str | None,
     outcomes: Sequence[DayOutcome],
     *,
     materialize: bool,
@@ -42,8 +53,7 @@ def report(
     """Log and yield the events of a step's days; fails the step when a day is bad (unless `fail` is False).
 
     Args:
-        check: the name of the asset's check; None when it has none.
-        materialize: False when only the check runs.
+        materialize: False when only checks run.
         subject: what the keys are, for the failure's text ("run dates").
         fail: False to log what is bad and let the step end well all the same.
 
@@ -59,23 +69,23 @@ def report(
         for outcome in outcomes:
             if outcome.ok:
                 context.log_event(dg.AssetMaterialization(asset, partition=outcome.key, metadata=dict(outcome.metadata)))
-    if check is not None:
-        for outcome in outcomes:
-            log_check(context, asset, check, outcome)
+    selected = {key.name for key in context.selected_asset_check_keys if key.asset_key == asset}
+    for outcome in outcomes:
+        log_checks(context, asset, outcome, selected)
     if bad and fail:
         # A check that is run alone changes nothing, so that running it again would say the same.
         raise _failure(bad, len(outcomes), subject, may_retry=materialize)
-    if check is not None and context.selected_asset_check_keys:
-        yield dg.Output(None, output_name=f"{asset.to_python_identifier()}_{check}")
+    for name in sorted(selected):
+        yield dg.Output(None, output_name=f"{asset.to_python_identifier()}_{name}")
 
 
-def log_check(
+def log_checks(
     context: Any,  # noqa: ANN401
     asset: dg.AssetKey,
-    check: str,
     outcome: DayOutcome,
+    selected: Collection[str] | None = None,
 ) -> None:
-    """Log a check's result for one partition, tied to the partition's newest materialization.
+    """Log the results of a partition's checks (all, or the selected), tied to the partition's newest materialization.
 
     Args:
         context: of an asset or of an op; Dagster takes the event from both, though it is annotated for one only.
@@ -90,18 +100,22 @@ def log_check(
         if newest
         else None
     )
-    context.log_event(
-        dg.AssetCheckEvaluation(
-            asset_key=asset,
-            check_name=check,
-            passed=outcome.ok,
-            partition=outcome.key,
-            blocking=True,
-            metadata=dict(outcome.metadata),
-            description=outcome.sentence,
-            target_materialization_data=target,
+    for check in outcome.checks:
+        if selected is not None and check.name not in selected:
+            continue
+        context.log_event(
+            dg.AssetCheckEvaluation(
+                asset_key=asset,
+                check_name=check.name,
+                passed=check.passed,
+                partition=outcome.key,
+                severity=dg.AssetCheckSeverity.ERROR if check.fatal else dg.AssetCheckSeverity.WARN,
+                blocking=check.fatal,
+                metadata=dict(check.metadata),
+                description=check.sentence,
+                target_materialization_data=target,
+            )
         )
-    )
 
 
 def _failure(bad: Sequence[DayOutcome], total: int, subject: str, *, may_retry: bool) -> dg.Failure:
@@ -110,6 +124,18 @@ def _failure(bad: Sequence[DayOutcome], total: int, subject: str, *, may_retry: 
     first = f"{len(bad)} of {total} {subject} failed: {names}." if total > 1 else ""
     return dg.Failure(
         f"{first}\n{sentences}".strip(),
-        metadata={"failed": names},
+        metadata={"failed": names, **_violations(bad)},
         allow_retries=may_retry and any(outcome.retriable for outcome in bad),
     )
+
+
+def _violations(bad: Sequence[DayOutcome]) -> dict[str, dg.MetadataValue]:
+    """The broken rules of bad days as one table, for the run's page."""
+    records = [
+        dg.TableRecord({"partition": outcome.key, **record.data})
+        for outcome in bad
+        for value in [outcome.metadata.get("violations")]
+        if isinstance(value, dg.TableMetadataValue)
+        for record in value.records
+    ]
+    return {"violations": dg.MetadataValue.table(records)} if records else {}

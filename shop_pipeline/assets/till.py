@@ -1,6 +1,7 @@
 """The till's assets: orders_daily, and what is made of it."""
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import dagster as dg
@@ -8,7 +9,7 @@ import dagster as dg
 from shop_pipeline.assets.daily_load import Feed, daily_load
 from shop_pipeline.assets.day_events import DayOutcome, report
 from shop_pipeline.core import gold
-from shop_pipeline.core.contract import load_contract
+from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import RUN_DATE
 from shop_pipeline.resources import LakeResource, SparkResource
 
@@ -16,9 +17,9 @@ GROUP = "till"
 OWNERS = ["team:shop"]
 
 
-def till_feed(partitions: dg.DailyPartitionsDefinition) -> Feed:
+def till_feed(contract: Contract, partitions: dg.DailyPartitionsDefinition) -> Feed:
     """The till's files of a run date, loaded into orders_daily."""
-    return Feed(load_contract("orders_daily"), RUN_DATE, partitions, source="till_files")
+    return Feed(contract, RUN_DATE, partitions, source="till_files")
 
 
 def orders_daily(feed: Feed) -> dg.AssetsDefinition:
@@ -28,7 +29,7 @@ def orders_daily(feed: Feed) -> dg.AssetsDefinition:
 
 def daily_sales(feed: Feed) -> dg.AssetsDefinition:
     """A day's sales, of the feed's verified days."""
-    upstream = feed.contract.table
+    upstream = feed.contract
     asset = dg.AssetKey(gold.TABLE)
     columns = [dg.TableColumn(name, kind) for name, kind in gold.COLUMNS]
 
@@ -55,29 +56,38 @@ def daily_sales(feed: Feed) -> dg.AssetsDefinition:
     )
     def make_sales(context: dg.AssetExecutionContext, spark: SparkResource, lake: LakeResource) -> Iterator[Any]:
         keys = {RUN_DATE.day(key): key for key in context.partition_keys}
-        verdicts = gold.readable_days(lake.lake(), upstream, list(keys))
-        good = sorted(day for day in keys if verdicts[day].verified)
+        readable = gold.readable_days(lake.lake(), upstream, list(keys))
+        good = sorted(day for day in keys if readable[day].ok)
         written = None
         if good:
             written = gold.recompute_sales(lake.lake(), upstream, spark.session, good, context.run.run_id)
         outcomes = []
         for day, key in keys.items():
-            verdict = verdicts[day]
+            each = readable[day]
             metadata = {
                 "day": day.isoformat(),
                 "run_date": key,
-                "verdict": "made of a verified day" if verdict.verified else "not made",
+                "verdict": "made of a verified day" if each.ok else "not made",
                 "dagster/uri": lake.lake().table_uri(gold.TABLE),
             }
-            if written is not None and verdict.verified:
+            if written is not None and each.ok:
                 metadata |= {"delta_version": written.version, "dagster/row_count": written.rows}
-            sentence = (
-                f"{day}: made of version {verdict.version} of {upstream}"
-                if verdict.verified
-                else f"{day} was not made: {upstream} is not verified for it ({verdict.problem}). "
-                f"Load run date {key} of {upstream}, then run {gold.TABLE} for it."
-            )
-            outcomes.append(DayOutcome(key, verdict.verified, sentence, metadata))
-        yield from report(context, asset, None, outcomes, materialize=True, subject="run dates")
+            outcomes.append(DayOutcome(key, each.ok, _sentence(upstream, day, key, each), metadata))
+        yield from report(context, asset, outcomes, materialize=True, subject="run dates")
 
     return make_sales
+
+
+def _sentence(upstream: Contract, day: date, key: str, readable: gold.Readable) -> str:
+    table = upstream.sql_name
+    if readable.ok:
+        return f"{day}: made of version {readable.verdict.version} of {table}"
+    then = f"then run {gold.TABLE} for run date {key}."
+    if readable.drift is not None and readable.verdict.verified:
+        return (
+            f"{readable.drift}\n{day} was not made: the columns of {table} are not those of {upstream.origin}. Add a new column to "
+            f"the contract (or set newColumns to ignore), reload run date {key} of {table}, {then}"
+        )
+    return (
+        f"{day} was not made: {table} is not verified for it ({readable.verdict.problem}). Load run date {key} of {table}, {then}"
+    )

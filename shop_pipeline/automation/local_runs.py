@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 from filelock import FileLock
 
+from shop_pipeline.assets.daily_load import CHECK
 from shop_pipeline.core.days import contiguous_ranges
 
 # Dagster's own lines about each step go to the event log; the terminal gets ours.
@@ -86,7 +87,7 @@ def _reports(instance: dg.DagsterInstance, run_id: str, keys: Sequence[str]) -> 
             failure = (data.user_failure_data.description if data.user_failure_data else None) or _message(data.error)
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             seen = event.asset_check_evaluation_data
-            if seen.partition is not None:
+            if seen.partition is not None and seen.check_name == CHECK:
                 metadata = {name: value.value for name, value in seen.metadata.items()}
                 said[seen.partition] = DayReport(seen.partition, seen.passed, seen.description or "", metadata)
         elif event.is_step_materialization:

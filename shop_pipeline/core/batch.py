@@ -4,7 +4,8 @@ DuckDB reads and judges first, and decides which days are refused and why. Spark
 the same rules; a day on which the two differ is not written.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -14,26 +15,35 @@ import duckdb
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from shop_pipeline.core.contract import Action, Column, Contract, to_duckdb
+from shop_pipeline.core.contract import FIELD_COUNT, Action, Column, Contract, Rule, to_duckdb
+from shop_pipeline.core.duck import identifier
 from shop_pipeline.core.sources import OpenSource, Split
 
 EXAMPLES = 5
 SHOWN = 60
+# Rows fetched at a time where there may be many.
+CHUNK = 10_000
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One engine's reading of a day: its records, those that break a rule whose action is fail, and the good ones.
+    """One engine's reading of a day.
 
-    What is neither is quarantined. `sums` are over the good rows, one per column; `broken` counts rows per rule.
+    `broken` counts rows per rule, in the contract's order; a row may break several. `sums` are over the good rows, one per
+    column. Only DuckDB's reading has the last three: how many keys come more than once, the order-free content hash of all
+    records (`<rows>:<hex>`, the same in every version), and that of the good rows alone (this process only).
     """
 
     records: int
     failing: int
     good: int
+    flagged: int
     broken: tuple[int, ...]
     sums: tuple[Decimal, ...]
     max_event_time: datetime | None
+    repeated_keys: int = 0
+    fingerprint: str = ""
+    content: int = 0
 
     @property
     def quarantined(self) -> int:
@@ -42,17 +52,10 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Fingerprints:
-    """Order-free content hashes of a day: of every record, and of the good rows alone. `<rows>:<hex>`."""
-
-    source: str
-    good: str
-
-
-@dataclass(frozen=True)
 class Violation:
     """A broken rule of one row."""
 
+    record: int
     line: int
     column: str
     value: str | None
@@ -60,101 +63,156 @@ class Violation:
     action: Action
 
     def __str__(self) -> str:
-        where = f"line {self.line}, column {self.column}, value {_shortened(self.value)}" if self.column else f"line {self.line}"
+        where = f"line {self.line}, column {self.column}, value {shortened(self.value)}" if self.column else f"line {self.line}"
         return f"{where}: {self.reason}"
 
 
-def _shortened(value: str | None) -> str:
+@dataclass(frozen=True)
+class BadRow:
+    """A row with everything that is wrong with it, and its text as it was sent."""
+
+    record: int
+    text: str
+    violations: tuple[Violation, ...]
+
+
+def shortened(value: str | None) -> str:
+    """A value as messages show it."""
     return repr(value) if value is None or len(value) <= SHOWN else f"{value[:SHOWN]!r}…"
 
 
-def canonical(columns: Sequence[Column], *, source: bool) -> str:
-    """DuckDB SQL: a row as one text, equal for equal typed values. A value that has no type's form stands as it was sent."""
-    parts = []
-    for column in columns:
-        if source:
-            typed = to_duckdb(column.typed)
-            parts.append(f"coalesce(CAST({typed} AS VARCHAR), '?' || nullif({column.name}, ''), '')")
-        else:
-            parts.append(f"coalesce(CAST({column.name} AS VARCHAR), '')")
-    return "concat_ws(chr(31), " + ", ".join(parts) + ")"
+def extras(names: Sequence[str]) -> str:
+    """DuckDB SQL: the columns that a contract does not know, as one text; those that are NULL leave no trace in it."""
+    parts = [f"coalesce(chr(30) || '{name}=' || CAST({identifier(name)} AS VARCHAR), '')" for name in sorted(names)]
+    return " || ".join(parts) or "''"
 
 
-def row_hash(text: str) -> str:
-    """DuckDB SQL: the 64-bit hash of a text, the same in every version of DuckDB."""
-    return f"md5_number_lower({text})"
+def canonical(columns: Sequence[Column], new: Sequence[str]) -> str:
+    """DuckDB SQL: a judged row as one text, equal for equal typed values. A value without its type's form stands as sent."""
+    parts = [
+        f"coalesce(CAST({identifier(column.typed_name)} AS VARCHAR), '?' || nullif({identifier(column.name)}, ''), '')"
+        for column in columns
+    ]
+    return "concat_ws(chr(31), " + ", ".join(parts) + f") || {extras(new)}"
 
 
-def fingerprint(rows: int, total: int | None) -> str:
-    """A count and a sum of row hashes as text."""
-    return f"{rows}:{(total or 0) % 2**64:016x}"
+def content_hash(names: Sequence[str], new: Sequence[str]) -> str:
+    """DuckDB SQL: the sum of 64-bit hashes of typed rows. Quick, and equal only within one version of DuckDB."""
+    return f"sum(CAST(hash({', '.join(map(identifier, names))}, {extras(new)}) AS HUGEINT))"
+
+
+def judged(con: duckdb.DuckDBPyConnection, contract: Contract, source: OpenSource, days: Sequence[date]) -> str:
+    """DuckDB SQL: the records of days with their typed values and, in `_broken`, the bits of the rules that they break."""
+    typed = ", ".join(f"{to_duckdb(column.typed)} AS {identifier(column.typed_name)}" for column in contract.columns)
+    rows = source.rows_in_duckdb(con, days)
+    return f"SELECT *, {to_duckdb(contract.broken)} AS _broken FROM (SELECT *, {typed} FROM ({rows}))"
 
 
 def read_by_duckdb(
     con: duckdb.DuckDBPyConnection, contract: Contract, source: OpenSource, days: Sequence[date]
-) -> Mapping[date, tuple[Reading, Fingerprints]]:
-    """Every day's reading and fingerprints, in one pass over the source."""
-    failing = to_duckdb(contract.broken(Action.FAIL))
-    good = to_duckdb(f"NOT {contract.broken(Action.FAIL, Action.QUARANTINE)}")
-    broken = [f"count(*) FILTER (WHERE {rule.broken_in_duckdb})" for rule in contract.rules]
-    sums = [_sum(column, "duckdb") for column in contract.columns]
-    events = [to_duckdb(c.typed) for c in contract.columns if c.type == "TIMESTAMP"]
+) -> dict[date, Reading]:
+    """Every day's reading, in one pass over the source."""
+    new = source.new_columns(days)
+    typed_names = [column.typed_name for column in contract.columns]
+    event = contract.event_time
     rows = con.execute(
         f"""
-        WITH judged AS (
-            SELECT *, {failing} AS _failing, {good} AS _good, {row_hash(canonical(contract.columns, source=True))} AS _hash
-            FROM ({source.rows_in_duckdb(con, days)})
-        )
-        SELECT order_date, count(*), count(*) FILTER (WHERE _failing), count(*) FILTER (WHERE _good),
-               sum(_hash), sum(_hash) FILTER (WHERE _good),
-               {f"max({events[0]}) FILTER (WHERE _good)" if events else "NULL"},
-               {", ".join(broken)}, {", ".join(f"{each} FILTER (WHERE _good)" for each in sums)}
-        FROM judged GROUP BY order_date
+        SELECT order_date, _broken, count(*), sum(CAST(md5_number_lower({canonical(contract.columns, new)}) AS HUGEINT)),
+               {content_hash(typed_names, new)},
+               count({identifier(contract.key_column.typed_name)}), count(DISTINCT {identifier(contract.key_column.typed_name)}),
+               {f"max({identifier(event.typed_name)})" if event else "NULL"},
+               {", ".join(_sum(column, "duckdb") for column in contract.columns)}
+        FROM ({judged(con, contract, source, days)}) GROUP BY order_date, _broken
         """
     ).fetchall()
-    found = {}
-    for day, records, n_failing, n_good, full_hash, good_hash, last, *rest in rows:
-        reading = Reading(records, n_failing, n_good, tuple(rest[: len(broken)]), _exact(rest[len(broken) :]), last)
-        found[day] = (reading, Fingerprints(fingerprint(records, full_hash), fingerprint(n_good, good_hash)))
-    nothing = Reading(0, 0, 0, (0,) * len(broken), (Decimal(0),) * len(sums), None)
-    return {day: found.get(day, (nothing, Fingerprints(fingerprint(0, 0), fingerprint(0, 0)))) for day in days}
+    found: dict[date, list[Any]] = defaultdict(list)
+    hashes: dict[date, int] = defaultdict(int)
+    contents: dict[date, int] = defaultdict(int)
+    suspicious = set()
+    for day, broken, records, full_hash, good_hash, keys, different_keys, last, *sums in rows:
+        found[day].append((broken, records, last, sums))
+        hashes[day] += full_hash
+        contents[day] += 0 if broken & contract.bad_bits else good_hash
+        if different_keys < keys or len(found[day]) > 1:
+            suspicious.add(day)
+    repeated = {day: keys for day, keys, _ in repeated_keys(con, contract, source, sorted(suspicious))}
+    return {
+        day: _reading(
+            contract,
+            found[day],
+            repeated_keys=repeated.get(day, 0),
+            fingerprint=fingerprint(sum(each[1] for each in found[day]), hashes[day]),
+            content=contents[day],
+        )
+        for day in days
+    }
 
 
-def read_by_spark(rows: DataFrame, contract: Contract, days: Sequence[date]) -> tuple[Mapping[date, Reading], list[Split]]:
-    """The same reading by Spark, in one pass, and where each split's records begin (for numbering them)."""
-    judged = rows.withColumn("_failing", F.expr(contract.broken(Action.FAIL))).withColumn(
-        "_good", F.expr(f"NOT {contract.broken(Action.FAIL, Action.QUARANTINE)}")
-    )
-    counted = [F.expr(f"count_if({rule.broken})").alias(f"_broken{n}") for n, rule in enumerate(contract.rules)]
-    sums = [F.expr(f"{_sum(column, 'spark')} FILTER (WHERE _good)").alias(f"_sum{n}") for n, column in enumerate(contract.columns)]
-    events = [column.typed for column in contract.columns if column.type == "TIMESTAMP"]
+def repeated_keys(
+    con: duckdb.DuckDBPyConnection, contract: Contract, source: OpenSource, days: Sequence[date]
+) -> list[tuple[date, int, list[tuple[Any, int]]]]:
+    """(day, how many keys come more than once, up to five of them and how often) of the days that have any. NULL is no key."""
+    if not days:
+        return []
+    key = identifier(contract.key_column.typed_name)
+    return con.execute(
+        f"""
+        SELECT order_date, count(*), list((k, n) ORDER BY k)[1:{EXAMPLES}] FROM (
+            SELECT order_date, {key} AS k, count(*) AS n FROM ({judged(con, contract, source, days)})
+            WHERE {key} IS NOT NULL GROUP BY ALL HAVING count(*) > 1)
+        GROUP BY order_date ORDER BY order_date
+        """
+    ).fetchall()
+
+
+def judged_in_spark(rows: DataFrame, contract: Contract) -> DataFrame:
+    """`rows` with their typed values and, in `_broken`, the bits of the rules that they break."""
+    typed = {column.typed_name: F.expr(column.typed) for column in contract.columns}
+    return rows.withColumns(typed).withColumn("_broken", F.expr(contract.broken))
+
+
+def read_by_spark(rows: DataFrame, contract: Contract, days: Sequence[date]) -> tuple[dict[date, Reading], list[Split]]:
+    """The reading of judged rows by Spark, in one pass, and where each split's records begin (for numbering them)."""
+    sums = [F.expr(_sum(column, "spark")).alias(f"_sum{n}") for n, column in enumerate(contract.columns)]
+    event = contract.event_time
     answer = (
-        judged.groupBy("order_date", "_split")
+        rows.groupBy("order_date", "_split", "_broken")
         .agg(
             F.count(F.lit(1)).alias("_records"),
-            F.expr("count_if(_failing)").alias("_failing_rows"),
-            F.expr("count_if(_good)").alias("_good_rows"),
             F.min("_position").alias("_first"),
-            F.expr(f"max(unix_micros({events[0]})) FILTER (WHERE _good)" if events else "NULL").alias("_last"),
-            *counted,
+            F.expr(f"max(unix_micros(`{event.typed_name}`))" if event else "NULL").alias("_last"),
             *sums,
         )
         .collect()
     )
-    splits = [Split(row["order_date"], row["_split"], row["_first"], row["_records"]) for row in answer]
-    readings = {}
-    for day in days:
-        mine = [row for row in answer if row["order_date"] == day]
-        last = max((row["_last"] for row in mine if row["_last"] is not None), default=None)
-        readings[day] = Reading(
-            sum(row["_records"] for row in mine),
-            sum(row["_failing_rows"] for row in mine),
-            sum(row["_good_rows"] for row in mine),
-            tuple(sum(row[f"_broken{n}"] for row in mine) for n in range(len(counted))),
-            _exact([sum((row[f"_sum{n}"] or Decimal(0) for row in mine), Decimal(0)) for n in range(len(sums))]),
-            None if last is None else _from_micros(last),
-        )
-    return readings, splits
+    found: dict[date, list[Any]] = defaultdict(list)
+    splits: dict[str, Split] = {}
+    for row in answer:
+        last = None if row["_last"] is None else _from_micros(row["_last"])
+        each = [row[f"_sum{n}"] for n in range(len(sums))]
+        found[row["order_date"]].append((row["_broken"], row["_records"], last, each))
+        known = splits.get(row["_split"])
+        first, records = (row["_first"], row["_records"])
+        if known is not None:
+            first, records = min(first, known.first_position), records + known.records
+        splits[row["_split"]] = Split(row["order_date"], row["_split"], first, records)
+    return {day: _reading(contract, found[day]) for day in days}, list(splits.values())
+
+
+def _reading(contract: Contract, groups: Sequence[tuple[int, int, datetime | None, Sequence[Any]]], **of_duckdb: Any) -> Reading:  # noqa: ANN401
+    """A day's reading from its groups of rows that break the same rules: (bits, rows, newest time, sums)."""
+    failing_bits = contract.bits(Action.FAIL)
+    good = [(rows, last, sums) for broken, rows, last, sums in groups if not broken & contract.bad_bits]
+    return Reading(
+        records=sum(rows for _, rows, _, _ in groups),
+        failing=sum(rows for broken, rows, _, _ in groups if broken & failing_bits),
+        good=sum(rows for rows, _, _ in good),
+        flagged=sum(rows for broken, rows, _, _ in groups if broken and not broken & contract.bad_bits),
+        broken=tuple(sum(rows for broken, rows, _, _ in groups if broken >> n & 1) for n in range(len(contract.rules))),
+        sums=tuple(sum((Decimal(sums[n] or 0) for _, _, sums in good), Decimal(0)) for n in range(len(contract.columns))),
+        max_event_time=max((last for _, last, _ in good if last is not None), default=None),
+        **of_duckdb,
+    )
 
 
 def difference(by_duckdb: Reading, by_spark: Reading, contract: Contract) -> str | None:
@@ -166,47 +224,77 @@ def difference(by_duckdb: Reading, by_spark: Reading, contract: Contract) -> str
         ("the newest time", by_duckdb.max_event_time, by_spark.max_event_time),
     ]
     for rule, one_count, other_count in zip(contract.rules, by_duckdb.broken, by_spark.broken, strict=True):
-        pairs.append((f"rows with {rule.column} {rule.reason}".replace("  ", " "), one_count, other_count))
+        pairs.append((f"rows with {rule.name}", one_count, other_count))
     for column, one_sum, other_sum in zip(contract.columns, by_duckdb.sums, by_spark.sums, strict=True):
         pairs.append((f"the sum over {column.name}", one_sum, other_sum))
     found = [f"{what}: {one} by DuckDB, {other} by Spark" for what, one, other in pairs if one != other]
     return "; ".join(found) or None
 
 
-def violations(
+def bad_rows(
     con: duckdb.DuckDBPyConnection,
     contract: Contract,
     source: OpenSource,
     day: date,
-    actions: Sequence[Action],
+    bits: int,
     limit: int | None = None,
-) -> list[Violation]:
-    """The broken rules of a day's rows, in the order of the source; one row may break several."""
-    listed = [rule for rule in contract.rules if rule.action in actions]
-    cases = " UNION ALL ".join(
-        f"SELECT _record, {n} AS rule, {rule.column or 'NULL'} AS value FROM rows WHERE {rule.broken_in_duckdb}"
-        for n, rule in enumerate(listed)
-    )
+    *,
+    without: int = 0,
+) -> Iterator[BadRow]:
+    """The rows of a day that break a rule among `bits` and none among `without`, in the order of the source.
+
+    Each comes with all that is wrong with it.
+    """
+    texts = ", ".join(identifier(name) for name in contract.names)
     cut = "" if limit is None else f" LIMIT {limit}"
-    found = con.execute(f"WITH rows AS MATERIALIZED ({source.rows_in_duckdb(con, [day])}) {cases} ORDER BY 1, 2{cut}").fetchall()
-    records = source.records(day, [number for number, _, _ in found])
-    return [
-        Violation(records[number].line, listed[n].column, value, listed[n].reason, listed[n].action) for number, n, value in found
-    ]
+    found = con.cursor().execute(
+        f"SELECT _record, _broken, {texts} FROM ({judged(con, contract, source, [day])}) "
+        f"WHERE _broken & {bits} <> 0 AND _broken & {without} = 0 ORDER BY _record{cut}"
+    )
+    while chunk := found.fetchmany(CHUNK):
+        records = source.records(day, [row[0] for row in chunk])
+        for number, broken, *values in chunk:
+            record = records[number]
+            sent = dict(zip(contract.names, values, strict=True))
+            yield BadRow(
+                number,
+                record.text,
+                tuple(
+                    Violation(
+                        number,
+                        record.line,
+                        rule.column,
+                        sent.get(rule.column),
+                        _reason(rule, broken, record.fields, source, day),
+                        rule.action,
+                    )
+                    for rule in contract.rules_of(broken)
+                ),
+            )
+
+
+def _reason(rule: Rule, broken: int, fields: int, source: OpenSource, day: date) -> str:
+    return f"{fields} fields, expected {source.fields(day)}" if broken == FIELD_COUNT else rule.reason
+
+
+def fingerprint(rows: int, total: int) -> str:
+    """A count and a sum of row hashes as text."""
+    return f"{rows}:{total % 2**64:016x}"
+
+
+def sentences(rows: Iterable[BadRow]) -> list[str]:
+    """What is wrong with rows, a sentence for each."""
+    return ["; ".join(map(str, row.violations)) for row in rows]
 
 
 def _sum(column: Column, engine: str) -> str:
-    """SQL: a sum that two engines can compare: of the values, of text lengths, of microseconds."""
+    """SQL: a sum that two engines can compare: of the values, of text lengths, of microseconds modulo a prime."""
+    name = identifier(column.typed_name) if engine == "duckdb" else f"`{column.typed_name}`"
     if column.type == "STRING":
-        return f"sum(length({column.name}))"
-    typed = column.typed if engine == "spark" else to_duckdb(column.typed)
+        return f"sum(length({name}))"
     if column.type == "TIMESTAMP":
-        typed = f"{'unix_micros' if engine == 'spark' else 'epoch_us'}({typed})"
-    return f"sum(CAST({typed} AS DECIMAL(38,2)))"
-
-
-def _exact(values: Sequence[Any]) -> tuple[Decimal, ...]:
-    return tuple(Decimal(value or 0) for value in values)
+        return f"sum({'unix_micros' if engine == 'spark' else 'epoch_us'}({name}) % 1000000007)"
+    return f"sum(CAST({name} AS {f'DECIMAL(38,{column.scale})' if column.type.startswith('DECIMAL') else 'BIGINT'}))"
 
 
 def _from_micros(micros: int) -> datetime:

@@ -1,28 +1,25 @@
-"""A source's contract: its columns, and the rules that each of its rows is judged by.
+"""A source's contract: its columns, the rules that each of its rows is judged by, and what a whole day must be like.
 
-A rule is one SQL expression over the source's text, true for a row that breaks it and never NULL. Spark runs it as it is
-written; DuckDB runs what sqlglot makes of it, so that two engines judge by one text.
+A rule is one SQL expression, true for a row that breaks it. Spark runs it as it is written; DuckDB runs what sqlglot makes
+of it, so that two engines judge by one text. The expressions are over the source's text (`column`) and the same as its
+type (`_typed_column`).
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, cached_property
-from importlib.resources import files
 
 import sqlglot
-from open_data_contract_standard.model import OpenDataContractStandard, SchemaProperty
 from sqlglot import exp
-
-from shop_pipeline.core.errors import ContractError
 
 # The columns that every table of a source carries after its own.
 ORDER_DATE = ("order_date", "DATE")
 AUDIT_COLUMNS = (("_source_version", "TIMESTAMP"), ("_source_seq", "STRING"), ("_loaded_at", "TIMESTAMP"))
 
-TIME_FORMAT = "2026-09-01T11:45:00"
-_TIME = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,6})?$"
-_TYPES = re.compile(r"^(INT|STRING|TIMESTAMP|DECIMAL\(\d+,\d+\))$")
+TYPES = re.compile(r"^(INT|STRING|TIMESTAMP|DECIMAL\(\d+,\d+\))$")
+ISO_TIME = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
 
 
 class Action(StrEnum):
@@ -33,6 +30,82 @@ class Action(StrEnum):
     FLAG = "flag"
 
 
+class NewColumns(StrEnum):
+    """What becomes of a column that the contract does not know."""
+
+    ADD = "add"
+    IGNORE = "ignore"
+    FAIL = "fail"
+
+
+class Baseline(StrEnum):
+    """Which earlier days a day's volume is compared with."""
+
+    PREVIOUS = "previous days"
+    SAME_WEEKDAY = "same weekday"
+    LAST_YEAR = "same period last year"
+
+
+@dataclass(frozen=True)
+class TimeFormat:
+    """How a time is written: yyyy, MM, dd, HH, mm and ss, each once, with 'quoted' or plain signs between them.
+
+    `[.SSSSSS]` at the end allows a fraction of up to six digits.
+    """
+
+    pattern: str
+
+    @cached_property
+    def _tokens(self) -> list[str]:
+        return [found.group() for found in re.finditer(r"'[^']*'|\[\.S{1,6}\]|([a-zA-Z])\1*|.", self.pattern)]
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the pattern, or None."""
+        letters = [token for token in self._tokens if token.isalpha()]
+        if sorted(letters) != sorted(_TIME_PARTS):
+            return f"a time format has {', '.join(_TIME_PARTS)}, each once"
+        if any(token.startswith("[") for token in self._tokens[:-1]):
+            return "the fraction [.SSSSSS] stands at the end of a time format"
+        return None
+
+    @property
+    def example(self) -> str:
+        """One time, written so."""
+        values = {"yyyy": "2026", "MM": "09", "dd": "01", "HH": "11", "mm": "45", "ss": "00"}
+        return "".join(values.get(token, "" if token.startswith("[") else token.strip("'")) for token in self._tokens)
+
+    @property
+    def regex(self) -> str:
+        """A regular expression (for Java and RE2 alike, to stand in a Spark SQL literal) that whole texts must match."""
+        parts = {"yyyy": "[0-9]{4}", "MM": "[0-9]{2}", "dd": "[0-9]{2}"}
+        parts |= {"HH": "([01][0-9]|2[0-3])", "mm": "[0-5][0-9]", "ss": "[0-5][0-9]"}
+        made = ""
+        for token in self._tokens:
+            if token.startswith("["):
+                made += "([.][0-9]{1," + str(token.count("S")) + "})?"
+            else:
+                made += parts.get(token) or "".join(f"[{sign}]" for sign in token.strip("'"))
+        return f"^{made}\\\\z"
+
+    def iso(self, text: str) -> str:
+        """Spark SQL: a time written so, as ISO 8601 has it."""
+        if self.pattern.startswith(("yyyy-MM-dd'T'HH:mm:ss", "yyyy-MM-dd HH:mm:ss")):
+            return text
+        at, places = 1, {}
+        for token in self._tokens:
+            places[token] = at
+            at += len(token.strip("'"))
+        fraction = [f"substring({text}, {places[self._tokens[-1]]})"] if self._tokens[-1].startswith("[") else []
+        pieces = []
+        for part, sign in zip(_TIME_PARTS, ("-", "-", "T", ":", ":", ""), strict=True):
+            pieces += [f"substring({text}, {places[part]}, {len(part)})", f"'{sign}'"]
+        return "concat(" + ", ".join([*pieces[:-1], *fraction]) + ")"
+
+
+_TIME_PARTS = ("yyyy", "MM", "dd", "HH", "mm", "ss")
+
+
 @dataclass(frozen=True)
 class Column:
     """A column that the source sends."""
@@ -41,41 +114,122 @@ class Column:
     type: str
     description: str
     required: bool
+    unique: bool = False
+    format: TimeFormat = TimeFormat(ISO_TIME)
+
+    @property
+    def text(self) -> str:
+        """Spark SQL: the column as the source sent it."""
+        return f"`{self.name}`"
 
     @property
     def typed(self) -> str:
-        """Spark SQL: the text of this column as its type; NULL where it has none."""
+        """Spark SQL: the column as its type; NULL where its text has none. Beside the text it is called `typed_name`."""
         if self.type == "STRING":
-            return f"nullif({self.name}, '')"
+            return f"nullif({self.text}, '')"
         if self.type == "TIMESTAMP":
-            return f"try_cast({self.name} AS TIMESTAMP)"
-        return f"try_cast(trim({self.name}) AS {self.type})"
+            return f"try_cast({self.format.iso(self.text)} AS TIMESTAMP)"
+        return f"try_cast(trim({self.text}) AS {self.type})"
+
+    @property
+    def typed_name(self) -> str:
+        """Where a judged row has the typed value."""
+        return f"_typed_{self.name}"
+
+    @property
+    def empty(self) -> str:
+        """Spark SQL: nothing was sent."""
+        return f"(coalesce(trim({self.text}), '') = '')"
+
+    @property
+    def fits(self) -> str:
+        """Spark SQL: the text is one of the type. Cheap, for nearly every row passes it."""
+        there = f"`{self.typed_name}` IS NOT NULL"
+        if self.type == "INT":
+            return f"({self.text} RLIKE '^ *[+-]?[0-9]+ *\\\\z' AND {there})"
+        if self.type.startswith("DECIMAL"):
+            return f"({self.text} RLIKE '^ *[+-]?[0-9]+([.][0-9]{{1,{self.scale}}}0*)? *\\\\z' AND {there})"
+        if self.type == "TIMESTAMP":
+            return f"({self.text} RLIKE '{self.format.regex}' AND {there} AND NOT {self.format.iso(self.text)} LIKE '0000%')"
+        return f"({there})"
+
+    @property
+    def scale(self) -> str:
+        """The decimal places of a DECIMAL."""
+        return self.type.rstrip(")").split(",")[1]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One promise about a row. `broken` is Spark SQL over the text columns and `_malformed`: true when it is broken."""
+    """One promise about a row. `broken` is Spark SQL: true for a row that breaks it, NULL counts as kept.
+
+    `missing` says that it is about a value that is not there; `plain` that a row whose columns all fit cannot break it.
+    """
 
     column: str
     reason: str
     action: Action
     broken: str
+    missing: bool = False
+    plain: bool = True
 
-    @cached_property
-    def broken_in_duckdb(self) -> str:
-        """The same expression for DuckDB."""
-        return to_duckdb(self.broken)
+    @property
+    def name(self) -> str:
+        """The rule in words."""
+        return f"{self.column}: {self.reason}" if self.column else self.reason
+
+
+@dataclass(frozen=True)
+class Volume:
+    """The share (percent) of the median of earlier days' rows within which a day's rows must lie; the limits pass."""
+
+    low: int
+    high: int
+    action: Action
+    last: int = 7
+    enough: int = 3
+    baseline: Baseline = Baseline.PREVIOUS
+
+
+@dataclass(frozen=True)
+class Lopsided:
+    """From which share (percent) of one value on a column counts as lopsided, in days of at least `min_rows` rows."""
+
+    percent: float
+    action: Action
+    min_rows: int = 10
+
+
+# The first two rules of every contract; what they say is all that is said of a row that breaks them.
+FIELD_COUNT, HEADER_AGAIN = 1, 2
 
 
 @dataclass(frozen=True)
 class Contract:
-    """What a source promises. `table` is the asset's name, `key` the column that identifies a row."""
+    """What a source promises. `table` is the asset's name, `key` the column that identifies a row.
+
+    `rules` are judged row by row, a bit each in the order of the tuple; the rest is judged day by day.
+    """
 
     table: str
     description: str
     columns: tuple[Column, ...]
     key: str
+    rules: tuple[Rule, ...]
+    duplicates: Action
+    null_rate: Action
+    empty: Action
+    new_columns: NewColumns
+    exact_header: bool
+    volume: Volume | None
+    lopsided: Lopsided | None
+    fresh_within_hours: float | None
     origin: str
+
+    @property
+    def sql_name(self) -> str:
+        """The table's name in SQL, in run_log and in messages."""
+        return self.table.replace("/", ".")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,52 +237,105 @@ class Contract:
         return tuple(column.name for column in self.columns)
 
     @property
+    def key_column(self) -> Column:
+        """The column that identifies a row."""
+        return next(column for column in self.columns if column.name == self.key)
+
+    @property
+    def event_time(self) -> Column | None:
+        """The column that says when a row's event was: the first that is a time."""
+        return next((column for column in self.columns if column.type == "TIMESTAMP"), None)
+
+    @property
     def table_columns(self) -> tuple[tuple[str, str], ...]:
-        """(name, SQL type) of every column of the table."""
+        """(name, SQL type) of every column of the table; columns the contract does not know come after them."""
         own = tuple((column.name, column.type) for column in self.columns)
         return (*own, ORDER_DATE, *AUDIT_COLUMNS)
 
-    def broken(self, *actions: Action) -> str:
-        """Spark SQL: true for a row that breaks a rule with one of these actions."""
-        return "(" + " OR ".join(["false", *(rule.broken for rule in self.rules if rule.action in actions)]) + ")"
+    def bits(self, *actions: Action) -> int:
+        """The bits of the rules with one of these actions."""
+        return sum(1 << n for n, rule in enumerate(self.rules) if rule.action in actions)
+
+    def rules_of(self, broken: int) -> list[Rule]:
+        """The rules that a row with these bits breaks."""
+        return [rule for n, rule in enumerate(self.rules) if broken >> n & 1]
 
     @cached_property
-    def rules(self) -> tuple[Rule, ...]:
-        """The row rules. A record with the wrong number of fields breaks that one rule; its values are not judged."""
-        found = [Rule("", "wrong number of fields", Action.FAIL, "_malformed")]
-        for column in self.columns:
-            found += _column_rules(column)
-        return tuple(found)
+    def bad_bits(self) -> int:
+        """The bits of the rules that keep a row out of the table."""
+        return self.bits(Action.FAIL, Action.QUARANTINE)
+
+    @cached_property
+    def broken(self) -> str:
+        """Spark SQL: the bits of the rules that a row breaks, 0 for nearly all rows."""
+        columns = [column.fits if column.required else f"({column.empty} OR {column.fits})" for column in self.columns]
+        others = [f"NOT coalesce({rule.broken}, false)" for rule in self.rules if not rule.plain]
+        if all(column.type == "STRING" for column in self.columns):
+            others.append(f"NOT {self.rules[1].broken}")
+        clean = " AND ".join(["NOT _malformed", *columns, *others])
+        bits = " + ".join(f"(CASE WHEN {rule.broken} THEN {1 << n} ELSE 0 END)" for n, rule in enumerate(self.rules) if n > 1)
+        return (
+            f"CASE WHEN {clean} THEN 0 WHEN _malformed THEN {FIELD_COUNT} "
+            f"WHEN {self.rules[1].broken} THEN {HEADER_AGAIN} ELSE {bits or '0'} END"
+        )
 
 
-def _column_rules(column: Column) -> list[Rule]:
-    name = column.name
-    empty = f"(coalesce(trim({name}), '') = '')"
+def column_rules(column: Column, missing: Action, invalid: Action) -> list[Rule]:
+    """The rules that a column's type brings with it."""
+    name, text = column.name, column.text
+    there = f"NOT {column.empty}"
     # Digits and signs of other scripts, tabs and line ends are let pass by one engine's cast or the other's.
-    odd = f"({name} RLIKE '[^ -~]')"
-    rules = []
-
-    def rule(reason: str, condition: str) -> None:
-        rules.append(Rule(name, reason, Action.FAIL, f"(NOT _malformed AND {condition})"))
-
-    if column.required:
-        rule("empty", empty)
-    fits = f"({column.typed} IS NOT NULL)"
+    odd = f"({text} RLIKE '[^ -~]')"
+    fits = f"`{column.typed_name}` IS NOT NULL"
+    rules = [Rule(name, "empty", missing, column.empty, missing=True)] if column.required else []
     if column.type == "INT":
-        whole = f"(trim({name}) RLIKE '^[+-]?[0-9]+$' AND NOT {odd})"
-        rule("not a whole number", f"NOT {empty} AND NOT {whole}")
-        rule("overflow: too large for INT", f"{whole} AND NOT {fits}")
+        whole = f"({text} RLIKE '^ *[+-]?[0-9]+ *\\\\z' AND NOT {odd})"
+        rules.append(Rule(name, "not a whole number", invalid, f"{there} AND NOT {whole}"))
+        rules.append(Rule(name, "overflow: too large for INT", invalid, f"{whole} AND NOT {fits}"))
     elif column.type.startswith("DECIMAL"):
-        places = column.type.rstrip(")").split(",")[1]
-        number = f"(trim({name}) RLIKE '^[+-]?[0-9]+([.][0-9]+)?$' AND NOT {odd})"
-        exact = f"(trim({name}) RLIKE '^[+-]?[0-9]+([.][0-9]{{1,{places}}}0*)?$')"
-        rule("not a number", f"NOT {empty} AND NOT {number}")
-        rule(f"more than {places} decimals", f"{number} AND NOT {exact}")
-        rule(f"overflow: too large for {column.type}", f"{number} AND {exact} AND NOT {fits}")
+        number = f"({text} RLIKE '^ *[+-]?[0-9]+([.][0-9]+)? *\\\\z' AND NOT {odd})"
+        exact = f"({text} RLIKE '^ *[+-]?[0-9]+([.][0-9]{{1,{column.scale}}}0*)? *\\\\z')"
+        rules.append(Rule(name, "not a number", invalid, f"{there} AND NOT {number}"))
+        rules.append(Rule(name, f"more than {column.scale} decimals", invalid, f"{number} AND NOT {exact}"))
+        rules.append(Rule(name, f"overflow: too large for {column.type}", invalid, f"{number} AND {exact} AND NOT {fits}"))
     elif column.type == "TIMESTAMP":
-        shaped = f"({name} RLIKE '{_TIME}' AND NOT {odd} AND NOT {name} LIKE '0000%' AND {fits})"
-        rule(f"not a time written like {TIME_FORMAT}", f"NOT {empty} AND NOT {shaped}")
+        rules.append(
+            Rule(
+                name, f"not a time written like {column.format.example}", invalid, f"{there} AND NOT coalesce({column.fits}, false)"
+            )
+        )
     return rules
+
+
+def first_rules(columns: Sequence[Column], field_count: Action, header_again: Action) -> list[Rule]:
+    """The rules about a record as a whole."""
+    header = " AND ".join(f"coalesce(lower(trim({column.text})), '') = '{column.name.lower()}'" for column in columns)
+    return [
+        Rule("", "wrong number of fields", field_count, "_malformed"),
+        Rule("", "the header line again", header_again, f"({header})"),
+    ]
+
+
+def refer_to_typed(expression: str, columns: Sequence[Column]) -> str:
+    """A condition over a contract's columns (and order_date) as one over a judged row, in Spark SQL.
+
+    Raises:
+        ValueError: it is not one SQL condition, or names a column that there is not.
+    """
+    try:
+        parsed = sqlglot.parse_one(expression, read="spark")
+    except sqlglot.errors.SqlglotError as error:
+        raise ValueError(f"{expression!r} is not an SQL condition ({str(error).splitlines()[0]})") from None
+    by_name = {column.name: column.typed_name for column in columns}
+
+    def typed(node: exp.Expression) -> exp.Expression:
+        if not isinstance(node, exp.Column) or node.name == ORDER_DATE[0]:
+            return node
+        if node.table or node.name not in by_name:
+            raise ValueError(f"{expression!r} names {node.sql()}, which is no column; there are {', '.join(by_name)}, order_date")
+        return exp.column(by_name[node.name], quoted=True)
+
+    return str(parsed.transform(typed).sql(dialect="spark"))
 
 
 @cache
@@ -141,32 +348,3 @@ def to_duckdb(expression: str) -> str:
         return node
 
     return sqlglot.parse_one(expression, read="spark").transform(wall_clock).sql(dialect="duckdb")
-
-
-def load_contract(name: str) -> Contract:
-    """The contract in `contracts/<name>.yaml`.
-
-    Raises:
-        ContractError: it is not a contract, or says something that is not known here.
-    """
-    origin = f"shop_pipeline/contracts/{name}.yaml"
-    text = files("shop_pipeline").joinpath("contracts", f"{name}.yaml").read_text()
-    standard = OpenDataContractStandard.from_string(text)
-    if not standard.schema_ or len(standard.schema_) != 1:
-        raise ContractError(f"{origin}: a contract here describes exactly one table under `schema`.")
-    table = standard.schema_[0]
-    properties = table.properties or []
-    keys = [str(each.name) for each in properties if each.primaryKey]
-    if len(keys) != 1:
-        raise ContractError(f"{origin}: exactly one column must say `primaryKey: true`, found {keys or 'none'}.")
-    columns = tuple(_column(each, origin) for each in properties)
-    return Contract(str(table.name), (table.description or "").strip(), columns, keys[0], origin)
-
-
-def _column(each: SchemaProperty, origin: str) -> Column:
-    kind = (each.physicalType or "").replace(" ", "").upper()
-    if not _TYPES.match(kind):
-        raise ContractError(
-            f"{origin}: column {each.name} has the type {each.physicalType!r}; known are INT, STRING, TIMESTAMP, DECIMAL(p,s)."
-        )
-    return Column(str(each.name), kind, (each.description or "").strip(), bool(each.required))

@@ -16,10 +16,10 @@ _LOOK_BACK = 200
 def replace_days(lake: Lake, table: str, rows: DataFrame, days: Sequence[date], mark: str) -> int:
     """Replace the rows of exactly these days by `rows`, in one commit; every other day stays as it is.
 
-    A table that is not there yet is made by that commit.
+    A table that is not there yet is made by that commit; a column that it lacks is added, and reads NULL in older rows.
 
     Args:
-        rows: the table's columns; every row's order_date must be one of `days`.
+        rows: the table's columns, by name; every row's order_date must be one of `days`.
         mark: written into the commit as its userMetadata, unique to this call, and found again by it.
 
     Returns:
@@ -48,7 +48,7 @@ def _save(lake: Lake, table: str, writer: DataFrameWriter, mark: str) -> int:
     """Commit, under the table's lock. A table that is not there is made by the same commit, partitioned by order_date."""
     if lake.open(table) is None:
         writer = writer.partitionBy("order_date")
-    writer.option("mergeSchema", "false").option("userMetadata", mark).save(lake.table_uri(table))
+    writer.option("mergeSchema", "true").option("userMetadata", mark).save(lake.table_uri(table))
     version = version_of(lake, table, mark)
     if version is not None:
         return version

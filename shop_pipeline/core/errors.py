@@ -31,3 +31,7 @@ class NotChecked(ShopError):
 
 class NotVerified(ShopError):
     """A day was asked of a table that has not been loaded and found equal to its source."""
+
+
+class SchemaChanged(ShopError):
+    """A table's columns have other types than the contract's; nothing was written."""

@@ -8,7 +8,9 @@ from datetime import date
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.delta_writes import replace_days
+from shop_pipeline.core.drift import schema_gate
 from shop_pipeline.core.errors import NotVerified
 from shop_pipeline.core.lake import Lake, data_files, row_count, table_id
 from shop_pipeline.core.ledger import Ledger, Verdict
@@ -27,27 +29,41 @@ class Sales:
     rows: int
 
 
-def readable_days(lake: Lake, upstream: str, days: Sequence[date]) -> dict[date, Verdict]:
-    """The run log's verdict on each day of an upstream table."""
-    table = lake.open(upstream)
-    identity = None if table is None else table_id(table)
-    return dict(Ledger(lake).verdicts(upstream.replace("/", "."), days, identity))
+@dataclass(frozen=True)
+class Readable:
+    """Whether a day may be read on from a table: the run log's verdict on it, and what the schema gate says (None: nothing)."""
+
+    verdict: Verdict
+    drift: str | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it may."""
+        return self.verdict.verified and self.drift is None
+
+
+def readable_days(lake: Lake, upstream: Contract, days: Sequence[date]) -> dict[date, Readable]:
+    """What may be read on from an upstream table."""
+    table = lake.open(upstream.table)
+    verdicts = Ledger(lake).verdicts(upstream.sql_name, days, None if table is None else table_id(table))
+    held = {} if table is None else schema_gate(upstream, table, verdicts)
+    return {day: Readable(verdict, held.get(day)) for day, verdict in verdicts.items()}
 
 
 def recompute_sales(
-    lake: Lake, upstream: str, spark: Callable[[int | None], SparkSession], days: Sequence[date], run_id: str
+    lake: Lake, upstream: Contract, spark: Callable[[int | None], SparkSession], days: Sequence[date], run_id: str
 ) -> Sales:
     """Replace these days in daily_sales by what the upstream table says, read at the version that was verified.
 
     Raises:
-        NotVerified: a day is not verified upstream; nothing was written.
+        NotVerified: a day may not be read on; nothing was written.
     """
-    opened = lake.open(upstream)
-    verdicts = readable_days(lake, upstream, days)
-    closed = [day for day in days if not verdicts[day].verified]
+    opened = lake.open(upstream.table)
+    readable = readable_days(lake, upstream, days)
+    closed = [day for day in days if not readable[day].ok]
     if closed or opened is None:
-        raise NotVerified(f"{upstream} is not verified for {', '.join(map(str, closed))}; load those days first.")
-    version = max(verdict.version or 0 for verdict in verdicts.values())
+        raise NotVerified(f"{upstream.sql_name} cannot be read on for {', '.join(map(str, closed))}; load those days first.")
+    version = max(each.verdict.version or 0 for each in readable.values())
     files = data_files(opened)
     size = sum(
         bytes_ for day, bytes_ in zip(files["order_date"].to_pylist(), files["bytes"].to_pylist(), strict=True) if day in days
@@ -56,7 +72,7 @@ def recompute_sales(
     rows = (
         session.read.format("delta")
         .option("versionAsOf", version)
-        .load(lake.table_uri(upstream))
+        .load(lake.table_uri(upstream.table))
         .where(F.col("order_date").isin(list(days)))
         .groupBy("order_date")
         .agg(F.count(F.lit(1)).alias("orders"), F.sum("amount").alias("revenue"))

@@ -35,6 +35,10 @@ COLUMNS = (
     ("kind", "STRING"),
     ("attempt", "STRING"),
     ("table_id", "STRING"),
+    ("flagged", "BIGINT"),
+    ("broken", "STRING"),
+    ("drift", "STRING"),
+    ("profile", "STRING"),
 )
 _ARROW = {
     "STRING": pa.string(),
@@ -48,7 +52,11 @@ SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS])
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of run_log. `delta_version` is set when the attempt wrote (or, for a check, the version it looked at)."""
+    """A row of run_log. `delta_version` is set when the attempt wrote (or, for a check, the version it looked at).
+
+    `row_count` counts the day's rows in the table. As JSON: `broken`, the rows that broke each rule; `drift`, how the source's
+    columns differed from the contract's; `profile`, the share (percent) of each column's commonest value.
+    """
 
     run_id: str
     run_at: datetime
@@ -66,6 +74,10 @@ class Entry:
     kind: str
     attempt: str
     table_id: str | None
+    flagged: int | None = None
+    broken: str | None = None
+    drift: str | None = None
+    profile: str | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,8 @@ class Ledger:
             return
         self.lake.create(TABLE, COLUMNS, "A row for the start and one for the end of every attempt at a day.")
         rows = {field.name: [getattr(entry, field.name) for entry in entries] for field in fields(Entry)}
-        write_deltalake(self.lake.table_uri(TABLE), pa.table(rows, schema=SCHEMA), mode="append")
+        # A log that an earlier version began takes on the columns that have come since.
+        write_deltalake(self.lake.table_uri(TABLE), pa.table(rows, schema=SCHEMA), mode="append", schema_mode="merge")
 
     def row_count(self) -> int:
         """How many rows the log has."""
@@ -107,7 +120,8 @@ class Ledger:
             return []
         con = duck.connect()
         view(con, "run_log", log)
-        names = ", ".join(field.name for field in fields(Entry))
+        there = {each.name for each in log.schema().fields}
+        names = ", ".join(name if name in there else f"NULL AS {name}" for name in (field.name for field in fields(Entry)))
         wanted = None if days is None else [day.isoformat() for day in days]
         rows = con.execute(
             f"SELECT {names} FROM run_log WHERE table_name = ? AND (? OR list_contains(?, CAST(day AS VARCHAR))) "
@@ -116,6 +130,18 @@ class Ledger:
             [table, wanted is None, wanted or []],
         ).fetchall()
         return [Entry(*row) for row in rows]
+
+    def history(self, table: str, table_identity: str | None) -> Mapping[date, Entry]:
+        """The newest successful load of each day that is verified now: what later days are compared with."""
+        by_day: dict[date, list[Entry]] = {}
+        for entry in self.entries(table):
+            by_day.setdefault(entry.day, []).append(entry)
+        found = {}
+        for day, entries in by_day.items():
+            loads = [each for each in entries if each.kind == LOAD and each.status == SUCCEEDED and each.row_count is not None]
+            if loads and verdict(entries, table_identity).verified:
+                found[day] = loads[-1]
+        return found
 
     def verdicts(self, table: str, days: Sequence[date], table_identity: str | None) -> Mapping[date, Verdict]:
         """For each day: may it be read? `table_identity` is the present table's id, None when there is no table."""

@@ -1,7 +1,7 @@
 """Load days, then verify them: the one unit of work, the same for a day and for a range.
 
 Read the source of the days asked for, judge every row, refuse the days that break the contract, write the good days in
-one commit, compare what landed with the source, and put every step in the run log.
+one commit, set aside what is quarantined, compare what landed with the source, and put every step in the run log.
 """
 
 import json
@@ -10,146 +10,30 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shop_pipeline.core import delta_writes, duck
-from shop_pipeline.core.batch import (
-    EXAMPLES,
-    Fingerprints,
-    Reading,
-    difference,
-    read_by_duckdb,
-    read_by_spark,
-    violations,
-)
-from shop_pipeline.core.contract import Action, Contract
+from shop_pipeline.core import delta_writes, duck, gates, quarantine, volume
+from shop_pipeline.core.batch import Reading, difference, judged_in_spark, read_by_duckdb, read_by_spark
+from shop_pipeline.core.contract import Contract, Rule
 from shop_pipeline.core.days import KeyRule
+from shop_pipeline.core.drift import check_types
 from shop_pipeline.core.errors import TableUnreadable
 from shop_pipeline.core.lake import Lake, table_id
 from shop_pipeline.core.ledger import APPEND, CHECK, FAILED, LOAD, STARTED, SUCCEEDED, Entry, Ledger
-from shop_pipeline.core.sources import OpenSource, Source
+from shop_pipeline.core.outcome import DayResult, Status
+from shop_pipeline.core.sources import Drift, OpenSource, Source
 from shop_pipeline.core.spark import pin_session
-from shop_pipeline.core.verify import Checked, Comparison, compare
+from shop_pipeline.core.verify import Checked, compare
 
 APPENDED = "appended, not verified"
 Clock = Callable[[], datetime]
 Progress = Callable[[str], None]
-
-
-class Status(StrEnum):
-    """How an attempt at a day ended."""
-
-    VERIFIED = "verified"
-    REFUSED = "refused"
-    MISSING = "missing"
-    MISMATCH = "mismatch"
-    APPENDED = "appended"
-    NOT_CHECKED = "not checked"
-
-
-@dataclass(frozen=True)
-class DayResult:
-    """What became of a day. `sentence` says it to a person; `retriable` is false where only a person can help."""
-
-    key: str
-    day: date
-    status: Status
-    sentence: str
-    source_name: str
-    retriable: bool = False
-    comparison: Comparison | None = None
-    records: int = 0
-    rows: int = 0
-    table_rows: int = 0
-    version: int | None = None
-    duration: float = 0.0
-
-    @property
-    def warning(self) -> str | None:
-        """What is odd about a day that was loaded all the same."""
-        if self.comparison is not None and self.comparison.source_rows == 0:
-            return f"{self.day} has no orders: {self.source_name} has a header and nothing else (run date {self.key})"
-        return None
-
-    @property
-    def ok(self) -> bool:
-        """Whether the day was loaded (or checked) and found equal to its source."""
-        return self.status is Status.VERIFIED
-
-
-@dataclass
-class _Attempt:
-    """One try at some days, and the rows it owes the run log."""
-
-    load: "DailyLoad"
-    run_id: str
-    kind: str
-    clock: Clock
-    started_at: datetime
-    open_days: dict[date, str]
-    attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
-    version: int | None = None
-    may_have_written: bool = False
-    table_identity: str | None = None
-
-    def entry(self, day: date, status: str) -> Entry:
-        return Entry(
-            run_id=self.run_id,
-            run_at=self.started_at if status == STARTED else self.clock(),
-            table_name=self.load.sql_name,
-            row_count=None,
-            max_event_time=None,
-            status=status,
-            day=day,
-            run_date=date.fromisoformat(self.load.rule.key(day)),
-            fingerprint=None,
-            quarantined=None,
-            problem=None,
-            delta_version=None,
-            duration=None,
-            kind=self.kind,
-            attempt=self.attempt,
-            table_id=self.table_identity,
-        )
-
-    def close(self, results: Sequence[DayResult]) -> None:
-        self.identify()
-        entries = []
-        for result in results:
-            self.open_days.pop(result.day, None)
-            seen = result.comparison
-            entries.append(
-                replace(
-                    self.entry(result.day, SUCCEEDED if result.ok else FAILED),
-                    row_count=result.rows if result.version is not None else None,
-                    max_event_time=seen.max_event_time if seen else None,
-                    fingerprint=seen.fingerprint if seen else None,
-                    quarantined=seen.quarantined if seen else None,
-                    problem=None if result.ok else result.sentence,
-                    delta_version=result.version,
-                    duration=result.duration,
-                )
-            )
-        self.load.ledger.append(entries)
-
-    def identify(self) -> None:
-        """Note which table was written: the first load of all has made it."""
-        if self.version is not None:
-            written = self.load.lake.open(self.load.table, self.version)
-            self.table_identity = None if written is None else table_id(written)
-
-    def close_failed(self, problem: str) -> None:
-        """Close what is still open after an error; stay silent (and so leave the days closed) if a write may be under way."""
-        if self.may_have_written and self.version is None:
-            return
-        self.identify()
-        self.load.ledger.append(
-            [replace(self.entry(day, FAILED), problem=problem, delta_version=self.version) for day in sorted(self.open_days)]
-        )
+GiveSpark = Callable[[int | None], SparkSession]
 
 
 @dataclass(frozen=True)
@@ -167,18 +51,13 @@ class DailyLoad:
         return self.contract.table
 
     @property
-    def sql_name(self) -> str:
-        """The table's name in SQL and in run_log."""
-        return self.table.replace("/", ".")
-
-    @property
     def ledger(self) -> Ledger:
         """The run log of the same lake."""
         return Ledger(self.lake)
 
     def load(
         self,
-        spark: Callable[[int | None], SparkSession],
+        spark: GiveSpark,
         keys: Sequence[str],
         *,
         run_id: str,
@@ -193,130 +72,18 @@ class DailyLoad:
             append: add to the day instead of replacing it, and do not verify it (shows what a plain append does).
 
         Raises:
+            SchemaChanged: the table's columns have other types than the contract's; nothing was written.
             Exception: the engine or the store failed; the days are in run_log as failed, and nothing is half written.
         """
-        days = {self.rule.day(key): key for key in keys}
-        attempt = self._start(APPEND if append else LOAD, run_id, clock, days)
-        self.ledger.append([attempt.entry(day, STARTED) for day in sorted(days)])
-        try:
-            results = self._load(spark, attempt, sorted(days), append, progress)
-        except Exception as error:
-            attempt.close_failed(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:1000])
-            raise
-        return [results[self.rule.day(key)] for key in keys]
-
-    def _start(self, kind: str, run_id: str, clock: Clock, days: Mapping[date, str]) -> _Attempt:
-        try:
-            table = self.lake.open(self.table)
-        except TableUnreadable:
-            # A check says so of each day; a load is stopped below, before it writes.
-            if kind != CHECK:
-                raise
-            table = None
-        identity = None if table is None else table_id(table)
-        return _Attempt(self, run_id, kind, clock, clock(), dict(days), table_identity=identity)
-
-    def _load(
-        self, spark: Callable[[int | None], SparkSession], attempt: _Attempt, days: list[date], append: bool, progress: Progress
-    ) -> dict[date, DayResult]:
-        results: dict[date, DayResult] = {}
         with tempfile.TemporaryDirectory(prefix="shop-") as scratch:
-            con = duck.connect(Path(scratch))
-            opened = self.source.open(days)
-            for day, why in opened.refused.items():
-                status = Status.MISSING if day in opened.missing else Status.REFUSED
-                results[day] = replace(self._refused(attempt, opened, day, why), status=status)
-            there = [day for day in days if day not in results]
-            readings = read_by_duckdb(con, self.contract, opened, there) if there else {}
-            for day in there:
-                broken = self._broken(con, opened, day, readings[day][0])
-                if broken:
-                    results[day] = self._refused(attempt, opened, day, f"{broken}. Mend the file")
-            good = [day for day in there if day not in results]
-            progress(f"read {len(there)} of {len(days)} days; {len(results)} refused or missing")
-            if good:
-                results |= self._write(spark, attempt, opened, readings, good, append, progress)
-                written = [day for day in good if day not in results]
-                if written:
-                    results |= self._finish(attempt, opened, readings, written, append, Path(scratch))
-        attempt.close([results[day] for day in days])
-        progress(f"{sum(1 for each in results.values() if each.ok)} of {len(days)} days verified")
-        return results
-
-    def _write(
-        self,
-        spark: Callable[[int | None], SparkSession],
-        attempt: _Attempt,
-        opened: OpenSource,
-        readings: Mapping[date, tuple[Reading, Fingerprints]],
-        days: list[date],
-        append: bool,
-        progress: Progress,
-    ) -> dict[date, DayResult]:
-        """Write the days on which Spark reads what DuckDB read; the others, and files that changed, come back refused."""
-        session = pin_session(spark(opened.size(days)))
-        rows = opened.rows_in_spark(session, days)
-        by_spark, splits = read_by_spark(rows, self.contract, days)
-        refused = {
-            day: replace(self._refused(attempt, opened, day, why), retriable=True) for day, why in opened.changed(days).items()
-        }
-        for day in days:
-            differs = difference(readings[day][0], by_spark[day], self.contract)
-            if differs and day not in refused:
-                why = f"two engines read {opened.name(day)} differently ({differs}). Look at the file, mend it"
-                refused[day] = self._refused(attempt, opened, day, why)
-        good = [day for day in days if day not in refused]
-        if not good:
-            return refused
-        progress(f"writing {len(good)} days")
-        mark = json.dumps({"attempt": attempt.attempt, "run_id": attempt.run_id})
-        typed = self._typed(opened.with_seq(rows.where(F.col("order_date").isin(good)), splits), attempt)
-        attempt.may_have_written = True
-        try:
-            if append:
-                attempt.version = delta_writes.append(self.lake, self.table, typed, mark)
-            else:
-                attempt.version = delta_writes.replace_days(self.lake, self.table, typed, good, mark)
-        except Exception:
-            attempt.version = delta_writes.version_of(self.lake, self.table, mark)
-            attempt.may_have_written = attempt.version is not None
-            raise
-        return refused
-
-    def _typed(self, rows: DataFrame, attempt: _Attempt) -> DataFrame:
-        typed = {column.name: F.expr(column.typed) for column in self.contract.columns}
-        typed["order_date"] = F.col("order_date")
-        typed["_source_version"] = F.col("order_date").cast("timestamp")
-        typed["_source_seq"] = F.col("_source_seq")
-        # A string, for a datetime would go through the machine's own time zone.
-        typed["_loaded_at"] = F.lit(attempt.started_at.strftime("%Y-%m-%d %H:%M:%S.%f")).cast("timestamp")
-        return rows.select(*[typed[name].alias(name) for name, _ in self.contract.table_columns])
-
-    def _finish(
-        self,
-        attempt: _Attempt,
-        opened: OpenSource,
-        readings: Mapping[date, tuple[Reading, Fingerprints]],
-        days: list[date],
-        append: bool,
-        scratch: Path,
-    ) -> dict[date, DayResult]:
-        checked = compare(
-            self.lake,
-            self.table,
-            self.contract,
-            opened,
-            days,
-            version=attempt.version,
-            readings=readings,
-            scratch=scratch,
-        )
-        results = self._results(attempt, opened, checked, days)
-        if append:
-            results = {
-                day: replace(result, status=Status.APPENDED, sentence=APPENDED, retriable=False) for day, result in results.items()
-            }
-        return results
+            attempt = _Attempt(self, APPEND if append else LOAD, run_id, clock, {self.rule.day(key): key for key in keys}, scratch)
+            attempt.start()
+            try:
+                results = _Loading(attempt, spark, append, progress).run()
+            except Exception as error:
+                attempt.close_failed(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:1000])
+                raise
+        return [results[self.rule.day(key)] for key in keys]
 
     def check(self, keys: Sequence[str], *, run_id: str, clock: Clock) -> list[DayResult]:
         """Compare the days of these keys with their source again, without loading. Starts no JVM.
@@ -324,62 +91,355 @@ class DailyLoad:
         A mismatch closes the day for everything downstream, a match opens it; where no comparison can be made nothing
         changes.
         """
-        days = {self.rule.day(key): key for key in keys}
-        attempt = self._start(CHECK, run_id, clock, days)
-        opened = self.source.open(sorted(days))
         with tempfile.TemporaryDirectory(prefix="shop-") as scratch:
-            checked = compare(self.lake, self.table, self.contract, opened, sorted(days), scratch=Path(scratch))
-        attempt.version = checked.version
-        attempt.table_identity = checked.table_id
-        results = self._results(attempt, opened, checked, sorted(days))
-        attempt.close(list(results.values()))
+            attempt = _Attempt(self, CHECK, run_id, clock, {self.rule.day(key): key for key in keys}, scratch)
+            days = sorted(attempt.keys)
+            opened = self.source.open(days)
+            checked = compare(self.lake, self.table, self.contract, opened, days, scratch=Path(scratch))
+            attempt.version, attempt.table_identity = checked.version, checked.table_id
+            results = attempt.results(opened, checked, days)
+            attempt.close([results[day] for day in days])
         return [results[self.rule.day(key)] for key in keys]
 
-    def _results(self, attempt: _Attempt, opened: OpenSource, checked: Checked, days: Sequence[date]) -> dict[date, DayResult]:
-        seconds = (attempt.clock() - attempt.started_at).total_seconds()
+    def key_text(self, day: date) -> str:
+        """A day's key, as messages name it: `run date 2026-09-02`."""
+        return f"{self.rule.key_name} {self.rule.key(day)}"
+
+
+@dataclass
+class _Attempt:
+    """One try at some days: what it knows of earlier ones, and the rows it owes the run log."""
+
+    daily: DailyLoad
+    kind: str
+    run_id: str
+    clock: Clock
+    keys: dict[date, str]
+    scratch: str
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    version: int | None = None
+    may_have_written: bool = False
+    table_identity: str | None = None
+
+    def __post_init__(self) -> None:
+        self.started_at = self.clock()
+        self.open_days = set(self.keys)
+        self.con = duck.connect(Path(self.scratch))
+        try:
+            self.table: DeltaTable | None = self.daily.lake.open(self.daily.table)
+        except TableUnreadable:
+            # A check says so of each day; a load stops here, before it writes.
+            if self.kind != CHECK:
+                raise
+            self.table = None
+        self.table_identity = None if self.table is None else table_id(self.table)
+
+    @cached_property
+    def history(self) -> Mapping[date, Entry]:
+        """The newest successful load of each verified day."""
+        return self.daily.ledger.history(self.daily.contract.sql_name, self.table_identity)
+
+    def start(self) -> None:
+        """Note that the days are being loaded: until they are closed, nobody may read them."""
+        self.daily.ledger.append([self._entry(day, STARTED) for day in sorted(self.keys)])
+
+    def close(self, results: Sequence[DayResult]) -> None:
+        """Note how the days ended."""
+        self.daily.ledger.append([self._closing(result) for result in results])
+        self.open_days -= {result.day for result in results}
+
+    def close_failed(self, problem: str) -> None:
+        """Close what is still open after an error; stay silent (and so leave the days closed) if a write may be under way."""
+        if self.may_have_written and self.version is None:
+            return
+        if self.version is not None and self.table_identity is None:
+            written = self.daily.lake.open(self.daily.table, self.version)
+            self.table_identity = None if written is None else table_id(written)
+        failed = [replace(self._entry(day, FAILED), problem=problem, delta_version=self.version) for day in sorted(self.open_days)]
+        self.daily.ledger.append(failed)
+
+    def _entry(self, day: date, status: str) -> Entry:
+        return Entry(
+            run_id=self.run_id,
+            run_at=self.started_at if status == STARTED else self.clock(),
+            table_name=self.daily.contract.sql_name,
+            row_count=None,
+            max_event_time=None,
+            status=status,
+            day=day,
+            run_date=date.fromisoformat(self.daily.rule.key(day)),
+            fingerprint=None,
+            quarantined=None,
+            problem=None,
+            delta_version=None,
+            duration=None,
+            kind=self.kind,
+            attempt=self.name,
+            table_id=self.table_identity,
+        )
+
+    def _closing(self, result: DayResult) -> Entry:
+        seen = result.comparison
+        wrote = result.version is not None
+        return replace(
+            self._entry(result.day, SUCCEEDED if result.ok else FAILED),
+            row_count=result.rows if wrote else None,
+            max_event_time=seen.max_event_time if seen else None,
+            fingerprint=seen.fingerprint if seen else None,
+            quarantined=result.quarantined if seen or result.records else None,
+            flagged=result.flagged if seen or result.records else None,
+            broken=json.dumps({rule.name: rows for rule, rows in result.broken}) if result.broken else None,
+            drift=json.dumps(_drift_as_json(result)) if result.drift else None,
+            profile=json.dumps(dict(result.profile)) if result.profile else None,
+            problem=None if result.ok else result.sentence,
+            delta_version=result.version,
+            duration=result.duration,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return (self.clock() - self.started_at).total_seconds()
+
+    def judgements(self, rows: Mapping[date, int]) -> dict[date, volume.Judgement | None]:
+        """The volume of each of these days against the days before it, those of this batch included."""
+        band = self.daily.contract.volume
+        if band is None:
+            return dict.fromkeys(rows)
+        known = {day: entry.row_count or 0 for day, entry in self.history.items()}
+        found: dict[date, volume.Judgement | None] = {}
+        for day in sorted(rows):
+            judgement = volume.judge(rows[day], known, day, band)
+            found[day] = judgement
+            # A day that is refused for it keeps its earlier rows, and its place in the baseline with them.
+            if not gates.refuses(band, judgement):
+                known[day] = rows[day]
+        return found
+
+    def results(self, opened: OpenSource, checked: Checked, days: Sequence[date]) -> dict[date, DayResult]:
+        """The results of days that were compared with their source, or could not be."""
         # A load that could not be verified has written all the same, and so closes its day; a check has not.
-        written, again = (None, "check") if attempt.kind == CHECK else (attempt.version, "load")
+        written, again = (None, "check") if self.kind == CHECK else (self.version, "load")
+        rows = {day: checked.comparisons[day].table_rows for day in days if day in checked.comparisons}
+        judgements = self.judgements(rows)
         results = {}
         for day in days:
-            key = self.rule.key(day)
+            key = self.daily.rule.key(day)
             if day in checked.not_checked:
-                sentence = f"NOT CHECKED {day}: {checked.not_checked[day]} and {again} {self._key_text(day)} again."
+                sentence = f"NOT CHECKED {day}: {checked.not_checked[day]} and {again} {self.daily.key_text(day)} again."
                 results[day] = DayResult(
-                    key, day, Status.NOT_CHECKED, sentence, opened.name(day), True, version=written, duration=seconds
+                    key,
+                    day,
+                    Status.NOT_CHECKED,
+                    sentence,
+                    opened.name(day),
+                    retriable=True,
+                    version=written,
+                    duration=self.seconds,
+                    checks=gates.not_judged(self.daily.contract, day, "the day was not compared with its source"),
                 )
-                continue
-            seen = checked.comparisons[day]
-            status = Status.VERIFIED if seen.equal else Status.MISMATCH
-            sentence = "\n".join([seen.line, *(f"  {detail}" for detail in seen.details)])
-            results[day] = DayResult(
-                key,
-                day,
-                status,
-                sentence,
-                opened.name(day),
-                not seen.equal,
-                seen,
-                seen.source_rows,
-                seen.table_rows,
-                checked.total_rows,
-                attempt.version,
-                seconds,
-            )
+            else:
+                results[day] = self._compared(opened, day, checked, judgements[day])
         return results
 
-    def _refused(self, attempt: _Attempt, opened: OpenSource, day: date, why: str) -> DayResult:
-        seconds = (attempt.clock() - attempt.started_at).total_seconds()
-        sentence = f"{day} was not loaded: {why} and rerun {self._key_text(day)}."
-        return DayResult(self.rule.key(day), day, Status.REFUSED, sentence, opened.name(day), duration=seconds)
+    def _compared(self, opened: OpenSource, day: date, checked: Checked, judgement: volume.Judgement | None) -> DayResult:
+        contract, key = self.daily.contract, self.daily.rule.key(day)
+        seen, reading = checked.comparisons[day], checked.readings[day]
+        profiles = {each: json.loads(entry.profile) for each, entry in self.history.items() if entry.profile}
+        checks = gates.judge_day(contract, day, reading, seen, judgement, profiles)
+        fatal = [each for each in checks if not each.passed and each.fatal]
+        ok = seen.equal and not fatal
+        line = seen.line if ok or not seen.equal else f"PROBLEM {seen.line.removeprefix('ok ')}"
+        sentence = "\n".join([line, *(f"  {each}" for each in (*seen.details, *(each.sentence for each in fatal)))])
+        warnings = gates.warnings(self.con, contract, opened, day, self.daily.key_text(day), reading)
+        spoken = (gates.VOLUME, gates.VALUE_DISTRIBUTION)
+        warnings += [
+            f"{each.sentence} ({self.daily.key_text(day)})"
+            for each in checks
+            if not each.passed and not each.fatal and each.name in spoken and reading.records
+        ]
+        return DayResult(
+            key,
+            day,
+            Status.VERIFIED if ok else Status.MISMATCH,
+            sentence,
+            opened.name(day),
+            retriable=not seen.equal,
+            comparison=seen,
+            records=reading.records,
+            rows=seen.table_rows,
+            failing=reading.failing,
+            quarantined=reading.quarantined,
+            flagged=reading.flagged,
+            table_rows=checked.total_rows,
+            version=self.version,
+            duration=self.seconds,
+            drift=opened.drift(day),
+            warnings=tuple(warnings),
+            broken=_broken(contract, reading),
+            checks=checks,
+            profile={name: round(share, 2) for name, (_, share) in seen.top.items()},
+            log_line=gates.log_line(contract, reading),
+        )
 
-    def _broken(self, con: duck.Connection, opened: OpenSource, day: date, reading: Reading) -> str | None:
-        """Which promises the day breaks whose action is fail: how many rows, and the first five."""
-        if not reading.failing:
-            return None
-        found = violations(con, self.contract, opened, day, [Action.FAIL], EXAMPLES)
-        total = sum(n for rule, n in zip(self.contract.rules, reading.broken, strict=True) if rule.action is Action.FAIL)
-        more = f"; and {total - len(found)} more" if total > len(found) else ""
-        return f"{opened.name(day)}, " + "; ".join(str(each) for each in found) + more
 
-    def _key_text(self, day: date) -> str:
-        return f"{self.rule.key_name} {self.rule.key(day)}"
+@dataclass
+class _Loading:
+    """The steps of loading the days of an attempt; `results` fills as days are settled."""
+
+    attempt: _Attempt
+    spark: GiveSpark
+    append: bool
+    progress: Progress
+    results: dict[date, DayResult] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.daily = self.attempt.daily
+        self.contract = self.daily.contract
+        self.days = sorted(self.attempt.keys)
+
+    def run(self) -> dict[date, DayResult]:
+        """Load the days, and close each of them in the run log."""
+        check_types(self.contract, self.attempt.table)
+        self.opened = self.daily.source.open(self.days)
+        for day, why in self.opened.refused.items():
+            status = Status.MISSING if day in self.opened.missing else Status.REFUSED
+            sentence = f"{day} was not loaded: {why} and {self._again(day)}."
+            self.results[day] = self._refused(day, sentence, status=status, why="the day has no readable source")
+        there = self._open_days()
+        self.readings = read_by_duckdb(self.attempt.con, self.contract, self.opened, there) if there else {}
+        self._judge()
+        self.progress(f"read {len(there)} of {len(self.days)} days; {len(self.results)} refused or missing")
+        if self._open_days():
+            self._write()
+        if self._open_days():
+            self._verify()
+        self.attempt.close([self.results[day] for day in self.days])
+        self.progress(f"{sum(1 for each in self.results.values() if each.ok)} of {len(self.days)} days verified")
+        return self.results
+
+    def _open_days(self) -> list[date]:
+        return [day for day in self.days if day not in self.results]
+
+    def _again(self, day: date) -> str:
+        return f"rerun {self.daily.key_text(day)}"
+
+    def _judge(self) -> None:
+        """Refuse the days that break a rule whose action is fail."""
+        judgements = self.attempt.judgements({day: self.readings[day].good for day in self._open_days()})
+        for day in self._open_days():
+            reading, judgement = self.readings[day], judgements[day]
+            sentence = gates.refusal(self.attempt.con, self.contract, self.opened, day, reading, judgement, self._again(day))
+            if sentence is not None:
+                self.results[day] = self._refused(day, sentence, judgement=judgement)
+
+    def _write(self) -> None:
+        """Write the days on which Spark reads what DuckDB read; the others, and files that changed, are refused."""
+        days = self._open_days()
+        session = pin_session(self.spark(self.opened.size(days)))
+        rows = judged_in_spark(self.opened.rows_in_spark(session, days), self.contract)
+        by_spark, splits = read_by_spark(rows, self.contract, days)
+        for day, why in self.opened.changed(days).items():
+            self.results[day] = self._refused(day, f"{day} was not loaded: {why} and {self._again(day)}.", retriable=True)
+        for day in self._open_days():
+            differs = difference(self.readings[day], by_spark[day], self.contract)
+            if differs:
+                why = f"two engines read {self.opened.name(day)} differently ({differs}). Look at the file, mend it"
+                self.results[day] = self._refused(day, f"{day} was not loaded: {why} and {self._again(day)}.")
+        # A day that was refused just now is missing from the baseline of those after it.
+        self._judge()
+        good = self._open_days()
+        if not good:
+            return
+        self.progress(f"writing {len(good)} days")
+        attempt = self.attempt
+        kept = rows.where(F.col("order_date").isin(good))
+        if any(self.readings[day].quarantined for day in good):
+            kept = kept.where(f"_broken & {self.contract.bad_bits} = 0")
+        mark = json.dumps({"attempt": attempt.name, "run_id": attempt.run_id})
+        typed = self._typed(self.opened.with_seq(kept, splits), self.opened.new_columns(good))
+        attempt.may_have_written = True
+        try:
+            if self.append:
+                attempt.version = delta_writes.append(self.daily.lake, self.daily.table, typed, mark)
+            else:
+                attempt.version = delta_writes.replace_days(self.daily.lake, self.daily.table, typed, good, mark)
+        except Exception:
+            attempt.version = delta_writes.version_of(self.daily.lake, self.daily.table, mark)
+            attempt.may_have_written = attempt.version is not None
+            raise
+
+    def _typed(self, rows: DataFrame, new: Sequence[str]) -> DataFrame:
+        typed = {column.name: F.col(column.typed_name) for column in self.contract.columns}
+        typed["order_date"] = F.col("order_date")
+        typed["_source_version"] = F.col("order_date").cast("timestamp")
+        typed["_source_seq"] = F.col("_source_seq")
+        # A string, for a datetime would go through the machine's own time zone.
+        typed["_loaded_at"] = F.lit(self.attempt.started_at.strftime("%Y-%m-%d %H:%M:%S.%f")).cast("timestamp")
+        added = [F.expr(f"nullif(`{name}`, '')").alias(name) for name in new]
+        return rows.select(*[typed[name].alias(name) for name, _ in self.contract.table_columns], *added)
+
+    def _verify(self) -> None:
+        """Set aside what is quarantined of the days that were written, and compare them with their source."""
+        attempt, days = self.attempt, self._open_days()
+        if not self.append:
+            with_rows = [day for day in days if self.readings[day].quarantined]
+            quarantine.replace(
+                self.daily.lake, self.contract, self.daily.rule, attempt.con, self.opened, days, with_rows, attempt.run_id
+            )
+        checked = compare(
+            self.daily.lake,
+            self.daily.table,
+            self.contract,
+            self.opened,
+            days,
+            version=attempt.version,
+            readings=self.readings,
+            scratch=Path(attempt.scratch),
+        )
+        attempt.table_identity = checked.table_id or attempt.table_identity
+        results = attempt.results(self.opened, checked, days)
+        if self.append:
+            results = {
+                day: replace(each, status=Status.APPENDED, sentence=APPENDED, retriable=False) for day, each in results.items()
+            }
+        self.results |= results
+
+    def _refused(
+        self,
+        day: date,
+        sentence: str,
+        *,
+        status: Status = Status.REFUSED,
+        retriable: bool = False,
+        why: str = "the day was refused",
+        judgement: volume.Judgement | None = None,
+    ) -> DayResult:
+        there = day not in self.opened.refused
+        reading = self.readings.get(day) if there else None
+        return DayResult(
+            self.daily.rule.key(day),
+            day,
+            status,
+            sentence,
+            self.opened.name(day),
+            retriable=retriable,
+            records=reading.records if reading else 0,
+            failing=reading.failing if reading else 0,
+            quarantined=reading.quarantined if reading else 0,
+            flagged=reading.flagged if reading else 0,
+            duration=self.attempt.seconds,
+            drift=self.opened.drift(day) if there else Drift(),
+            broken=_broken(self.contract, reading) if reading else (),
+            checks=gates.not_judged(self.contract, day, why, judgement),
+            log_line=gates.log_line(self.contract, reading) if reading else None,
+        )
+
+
+def _broken(contract: Contract, reading: Reading) -> tuple[tuple[Rule, int], ...]:
+    return tuple((rule, rows) for rule, rows in zip(contract.rules, reading.broken, strict=True) if rows)
+
+
+def _drift_as_json(result: DayResult) -> dict[str, object]:
+    drift = result.drift
+    return {"added": list(drift.added), "ignored": list(drift.ignored), "reordered": drift.reordered}

@@ -48,6 +48,10 @@ SESSION_SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "1",
     # How a file is cut into splits must not change between two readings of it: record numbers are counted by split.
     "spark.sql.files.minPartitionNum": "2",
+    # Small enough that the last split does not leave half the cores idle.
+    "spark.sql.files.maxPartitionBytes": "64m",
+    # A file open for each day of a batch, or every batch is sorted by day before it is written.
+    "spark.sql.maxConcurrentOutputFileWriters": "100",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
 }

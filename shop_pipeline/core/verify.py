@@ -7,18 +7,10 @@ from pathlib import Path
 
 import duckdb
 
-from shop_pipeline.core import duck
-from shop_pipeline.core.batch import (
-    EXAMPLES,
-    Fingerprints,
-    Reading,
-    canonical,
-    fingerprint,
-    read_by_duckdb,
-    row_hash,
-    violations,
-)
-from shop_pipeline.core.contract import Action, Contract, to_duckdb
+from shop_pipeline.core import duck, quarantine
+from shop_pipeline.core.batch import EXAMPLES, Reading, bad_rows, content_hash, extras, judged, read_by_duckdb, sentences
+from shop_pipeline.core.contract import Action, Contract
+from shop_pipeline.core.duck import identifier
 from shop_pipeline.core.errors import NotChecked, TableUnreadable
 from shop_pipeline.core.lake import Lake, check_readable, row_count, table_id, unreadable, view
 from shop_pipeline.core.sources import OpenSource
@@ -26,7 +18,11 @@ from shop_pipeline.core.sources import OpenSource
 
 @dataclass(frozen=True)
 class Comparison:
-    """A day's rows in the table against its source. Counts are of rows; `missing` are source rows without a table row."""
+    """A day's rows in the table against its source. Counts are of rows; `missing` are source rows without a table row.
+
+    `nulls` counts the NULLs of each required column in the table; `top` is each column's commonest value there and its share
+    in percent.
+    """
 
     day: date
     source_name: str
@@ -37,6 +33,8 @@ class Comparison:
     details: tuple[str, ...] = ()
     fingerprint: str = ""
     max_event_time: datetime | None = None
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    top: Mapping[str, tuple[str, float]] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:
@@ -61,7 +59,7 @@ class Checked:
     version: int | None = None
     total_rows: int = 0
     table_id: str | None = None
-    readings: Mapping[date, tuple[Reading, Fingerprints]] = field(default_factory=dict)
+    readings: Mapping[date, Reading] = field(default_factory=dict)
 
 
 def compare(
@@ -72,7 +70,7 @@ def compare(
     days: Sequence[date],
     *,
     version: int | None = None,
-    readings: Mapping[date, tuple[Reading, Fingerprints]] | None = None,
+    readings: Mapping[date, Reading] | None = None,
     scratch: Path | None = None,
 ) -> Checked:
     """Compare days of a table (at `version`, by default the newest) with their source, as multisets of rows.
@@ -99,58 +97,121 @@ def compare(
     unread = [day for day in to_check if day not in known]
     if unread:
         known.update(read_by_duckdb(con, contract, source, unread))
+    fields = [each.name for each in opened.schema().fields]
+    absent = [name for name, _ in contract.table_columns if name not in fields]
+    if absent:
+        return none_of_them(f"the table {table} has no column {', '.join(absent)}. Load the days again")
+    own = {name for name, _ in contract.table_columns}
+    new = sorted({*(name for name in fields if name not in own), *source.new_columns(to_check)})
     try:
-        view(con, "loaded", opened, to_check)
-        found = _fingerprints_of_table(con, contract)
+        view(con, "in_table", opened, to_check)
+        nulls = "".join(f", CAST(NULL AS VARCHAR) AS {identifier(name)}" for name in new if name not in fields)
+        con.execute(f"CREATE OR REPLACE TEMP VIEW loaded AS SELECT *{nulls} FROM in_table")
+        found = _facts(con, contract, new)
+        aside = quarantine.counts(lake, contract, to_check)
+    except TableUnreadable as problem:
+        return none_of_them(str(problem))
     except duckdb.Error as error:
         return none_of_them(str(unreadable(table, lake.table_uri(table), error)))
     comparisons = {}
     for day in to_check:
-        reading, prints = known[day]
-        rows, in_table = found.get(day, (0, fingerprint(0, None)))
+        reading = known[day]
+        facts = found.get(day, _Facts(0, 0, {}, {}))
         missing = 0
         details: list[str] = []
-        if in_table != prints.good:
-            missing, details = _differences(con, contract, source, day)
+        if (facts.rows, facts.content) != (reading.good, reading.content):
+            missing, details = _differences(con, contract, source, day, new)
         if reading.failing:
             missing += reading.failing
-            found_bad = violations(con, contract, source, day, [Action.FAIL], EXAMPLES)
-            details.insert(0, f"{reading.failing} break the contract: " + "; ".join(str(each) for each in found_bad))
+            shown = sentences(bad_rows(con, contract, source, day, contract.bits(Action.FAIL), EXAMPLES))
+            details.insert(0, f"{reading.failing} break the contract: " + "; ".join(shown))
+        set_aside = aside.get(day, 0)
+        if set_aside != reading.quarantined:
+            details.append(
+                f"{quarantine.table_of(contract)} has {set_aside} of {reading.quarantined} rows that are to be set aside"
+            )
         comparisons[day] = Comparison(
             day,
             source.name(day),
             reading.records,
-            rows,
+            facts.rows,
             reading.quarantined,
             missing,
             tuple(details),
-            prints.source,
+            reading.fingerprint,
             reading.max_event_time,
+            facts.nulls,
+            facts.top,
         )
     return Checked(comparisons, not_checked, opened.version(), row_count(opened), table_id(opened), known)
 
 
-def _fingerprints_of_table(con: duckdb.DuckDBPyConnection, contract: Contract) -> Mapping[date, tuple[int, str]]:
-    text = canonical(contract.columns, source=False)
-    rows = con.execute(f"SELECT order_date, count(*), sum({row_hash(text)}) FROM loaded GROUP BY order_date").fetchall()
-    return {day: (count, fingerprint(count, total)) for day, count, total in rows}
+@dataclass(frozen=True)
+class _Facts:
+    """What the table says of a day: its rows, their content hash, NULLs of required columns, commonest values."""
+
+    rows: int
+    content: int
+    nulls: Mapping[str, int]
+    top: Mapping[str, tuple[str, float]]
 
 
-def _differences(con: duckdb.DuckDBPyConnection, contract: Contract, source: OpenSource, day: date) -> tuple[int, list[str]]:
+def _facts(con: duckdb.DuckDBPyConnection, contract: Contract, new: Sequence[str]) -> Mapping[date, _Facts]:
+    required = [column.name for column in contract.columns if column.required]
+    counted = "".join(f", count(*) - count({identifier(name)})" for name in required)
+    rows = con.execute(
+        f"SELECT order_date, count(*), {content_hash(contract.names, new)}{counted} FROM loaded GROUP BY order_date"
+    ).fetchall()
+    tops = _commonest(con, contract) if contract.lopsided is not None else {}
+    return {
+        day: _Facts(count, content, dict(zip(required, nulls, strict=True)), tops.get(day, {}))
+        for day, count, content, *nulls in rows
+    }
+
+
+def _commonest(con: duckdb.DuckDBPyConnection, contract: Contract) -> Mapping[date, Mapping[str, tuple[str, float]]]:
+    """Each column's commonest value per day (found approximately: a value in most of the rows is found for sure) and its share."""
+    names = [column.name for column in contract.columns if column.name != contract.key]
+    found = ", ".join(f"approx_top_k({identifier(name)}, 1)[1] AS t{n}" for n, name in enumerate(names))
+    counted = ", ".join(
+        f"any_value(CAST(t{n} AS VARCHAR)), 100.0 * count(*) FILTER (WHERE {identifier(name)} = t{n}) / count(*), "
+        f"100.0 * count(*) FILTER (WHERE {identifier(name)} IS NULL) / count(*)"
+        for n, name in enumerate(names)
+    )
+    rows = con.execute(
+        f"WITH tops AS (SELECT order_date AS d, {found} FROM loaded GROUP BY 1) "
+        f"SELECT order_date, {counted} FROM loaded JOIN tops ON d = order_date GROUP BY order_date"
+    ).fetchall()
+    commonest = {}
+    for day, *values in rows:
+        each = {}
+        for n, name in enumerate(names):
+            value, share, null_share = values[3 * n : 3 * n + 3]
+            each[name] = ("NULL", float(null_share)) if null_share > share else (str(value), float(share))
+        commonest[day] = each
+    return commonest
+
+
+def _differences(
+    con: duckdb.DuckDBPyConnection, contract: Contract, source: OpenSource, day: date, new: Sequence[str]
+) -> tuple[int, list[str]]:
     """How many source rows are missing in the table, and what differs, with up to five examples of each kind."""
-    unfit = to_duckdb(contract.broken(Action.FAIL, Action.QUARANTINE))
     key = contract.key
-    values = [column.name for column in contract.columns if column.name != key]
-    typed = ", ".join(f"{to_duckdb(column.typed)} AS {column.name}" for column in contract.columns)
-    text = canonical(contract.columns, source=False)
-    pack = "struct_pack(" + ", ".join(f"{name} := {name}" for name in values) + ")"
+    brought = source.new_columns([day])
+    values = [name for name in (*contract.names, *new) if name != key]
+    typed = [f"{identifier(column.typed_name)} AS {identifier(column.name)}" for column in contract.columns]
+    typed += [f"{identifier(name) if name in brought else 'NULL'} AS {identifier(name)}" for name in new]
+    columns = ", ".join(identifier(name) for name in (*contract.names, *new))
+    parts = ", ".join(f"coalesce(CAST({identifier(name)} AS VARCHAR), '')" for name in contract.names)
+    pack = "struct_pack(" + ", ".join(f"{identifier(name)} := {identifier(name)}" for name in values) + ")"
     con.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE sides AS
-        SELECT {key} AS k, side, {text} AS content, {pack} AS vals FROM (
-            SELECT 's' AS side, {typed} FROM ({source.rows_in_duckdb(con, [day])}) WHERE NOT {unfit}
+        SELECT {identifier(key)} AS k, side, concat_ws(chr(31), {parts}) || {extras(new)} AS content, {pack} AS vals FROM (
+            SELECT 's' AS side, {", ".join(typed)} FROM ({judged(con, contract, source, [day])})
+            WHERE _broken & {contract.bad_bits} = 0
             UNION ALL BY NAME
-            SELECT 't' AS side, {", ".join(contract.names)} FROM loaded WHERE order_date = DATE '{day}')
+            SELECT 't' AS side, {columns} FROM loaded WHERE order_date = DATE '{day}')
         """
     )
     con.execute(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shop_pipeline.core import duck
-from shop_pipeline.core.batch import read_by_duckdb, violations
-from shop_pipeline.core.contract import Action, load_contract
+from shop_pipeline.core.batch import bad_rows, read_by_duckdb
+from shop_pipeline.core.contract_file import load_contract
 from shop_pipeline.core.sources.till_files import TillFiles
 from shop_pipeline_tests.builders import HEADER, rows_of, text_of, write_day
 
@@ -35,8 +35,9 @@ def refusal(tmp_path: Path, content: bytes) -> str:
         (b"\r\n" + LINES, "has no header: its first line is empty"),
         (LINES.replace(b"amount", b"amt"), "line 1: the header lacks column amount; expected order_id,"),
         (LINES.replace(b"ordered_at", b"Order_ID"), "line 1: the header repeats column order_id;"),
-        (HEADER.encode() + b",coupon\n", "line 1: the header has the unknown column coupon;"),
-        (HEADER.encode() + b",\n", "line 1: the header has the unknown column (no name);"),
+        (HEADER.encode() + b",\n", "cannot name, but by small letters, digits and _, the new column (no name);"),
+        (HEADER.encode() + b",unit price\n", "cannot name, but by small letters, digits and _, the new column unit price;"),
+        (HEADER.encode() + b",_source_seq\n", "uses, for a column of its own, the pipeline's column _source_seq;"),
         (b'"order_id;customer_id;amount;ordered_at"\n', "line 1: the header lacks columns order_id, customer_id, amount"),
         (LINES + "4,José,1.00,2026-09-01T09:00:00\n".encode("latin-1"), f"is not UTF-8 at byte {len(LINES) + 5}"),
         (text_of(GOOD).encode("utf-16"), "is not UTF-8: a UTF-16 mark at byte 0"),
@@ -98,7 +99,7 @@ def test_the_same_orders_written_otherwise_are_the_same(tmp_path: Path, variant:
         assert not opened.refused
         readings.append(read_by_duckdb(duck.connect(), CONTRACT, opened, [DAY])[DAY])
     assert readings[0] == readings[1]
-    assert readings[0][0].good == len(GOOD)
+    assert readings[0].good == len(GOOD)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_another_value_is_another_fingerprint(tmp_path: Path, change: Variant) -
     for name, content in (("plain", LINES), ("changed", change(LINES))):
         write_day(tmp_path / name, DAY, content)
         opened = TillFiles(tmp_path / name, CONTRACT).open([DAY])
-        prints.append(read_by_duckdb(duck.connect(), CONTRACT, opened, [DAY])[DAY][1].source)
+        prints.append(read_by_duckdb(duck.connect(), CONTRACT, opened, [DAY])[DAY].fingerprint)
     assert prints[0] != prints[1]
 
 
@@ -141,9 +142,9 @@ def test_another_value_is_another_fingerprint(tmp_path: Path, change: Variant) -
         ("4,C01,1.00,2026-02-30T10:00:00", "line 5, column ordered_at, value '2026-02-30T10:00:00': not a time"),
         ("4,C01,1.00,2026-09-01T25:61:00", "line 5, column ordered_at, value '2026-09-01T25:61:00': not a time"),
         ("4,C01,1.00,2026-09-01T09:00:00Z", "line 5, column ordered_at, value '2026-09-01T09:00:00Z': not a time"),
-        ("4,Acme, Inc,1.00,2026-09-01T09:00:00", "line 5: wrong number of fields"),
-        ("4,C01", "line 5: wrong number of fields"),
-        ("4,C01,1.00,2026-09-01T09:00:00,", "line 5: wrong number of fields"),
+        ("4,Acme, Inc,1.00,2026-09-01T09:00:00", "line 5: 5 fields, expected 4"),
+        ("4,C01", "line 5: 2 fields, expected 4"),
+        ("4,C01,1.00,2026-09-01T09:00:00,", "line 5: 5 fields, expected 4"),
     ],
 )
 def test_a_value_that_does_not_fit_is_named(tmp_path: Path, line: str, violation: str) -> None:
@@ -151,9 +152,9 @@ def test_a_value_that_does_not_fit_is_named(tmp_path: Path, line: str, violation
     write_day(tmp_path, DAY, LINES + line.encode() + b"\r\n")
     opened = TillFiles(tmp_path, CONTRACT).open([DAY])
     con = duck.connect()
-    reading = read_by_duckdb(con, CONTRACT, opened, [DAY])[DAY][0]
+    reading = read_by_duckdb(con, CONTRACT, opened, [DAY])[DAY]
     assert (reading.records, reading.failing + reading.quarantined, reading.good) == (4, 1, 3)
-    found = [str(each) for each in violations(con, CONTRACT, opened, DAY, list(Action))]
+    found = [str(each) for row in bad_rows(con, CONTRACT, opened, DAY, -1) for each in row.violations]
     assert len(found) == 1
     assert found[0].startswith(violation)
 
@@ -163,9 +164,9 @@ def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:
     write_day(tmp_path, DAY, f'{HEADER}\n\n1,"C\n0\r\n1",1.00,2026-09-01T09:00:00\n2,C02,x,2026-09-01T09:00:00\n')
     opened = TillFiles(tmp_path, CONTRACT).open([DAY])
     con = duck.connect()
-    assert read_by_duckdb(con, CONTRACT, opened, [DAY])[DAY][0].records == 2
-    found = violations(con, CONTRACT, opened, DAY, list(Action))
-    assert [str(each) for each in found] == ["line 6, column amount, value 'x': not a number"]
+    assert read_by_duckdb(con, CONTRACT, opened, [DAY])[DAY].records == 2
+    (row,) = bad_rows(con, CONTRACT, opened, DAY, -1)
+    assert [str(each) for each in row.violations] == ["line 6, column amount, value 'x': not a number"]
     assert opened.records(DAY, [1])[1].text == '1,"C\n0\r\n1",1.00,2026-09-01T09:00:00'
 
 
@@ -186,4 +187,4 @@ def test_a_landing_folder_is_taken_by_its_name(tmp_path: Path, folder: str) -> N
     write_day(tmp_path / folder, DAY, GOOD)
     write_day(tmp_path / "landinge", DAY, rows_of(DAY, 50, 4))
     opened = TillFiles(tmp_path / folder, CONTRACT).open([DAY])
-    assert read_by_duckdb(duck.connect(), CONTRACT, opened, [DAY])[DAY][0].good == 3
+    assert read_by_duckdb(duck.connect(), CONTRACT, opened, [DAY])[DAY].good == 3

@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from shop_pipeline.core import ledger
-from shop_pipeline.core.contract import load_contract
+from shop_pipeline.core.contract_file import load_contract
 from shop_pipeline.core.days import RUN_DATE
 from shop_pipeline.core.delta_writes import replace_days
 from shop_pipeline.core.lake import Lake, data_files, open_by_delta_rs, table_id
-from shop_pipeline.core.load import DailyLoad, Status
+from shop_pipeline.core.load import DailyLoad
+from shop_pipeline.core.outcome import Status
 from shop_pipeline.core.sources import Split
 from shop_pipeline.core.sources.till_files import OpenTillFiles, TillFiles
 from shop_pipeline.resources import ClockResource, TillFilesResource

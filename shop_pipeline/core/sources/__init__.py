@@ -11,11 +11,25 @@ from pyspark.sql import DataFrame, SparkSession
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a source as it was sent: where it stands, and its text."""
+    """One record of a source as it was sent: where it stands, its text, and how many fields it has."""
 
     number: int
     line: int
     text: str
+    fields: int
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How the columns of a day's source differ from the contract's: those the table takes on, those left out, another order."""
+
+    added: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    reordered: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether they differ at all."""
+        return bool(self.added or self.ignored or self.reordered)
 
 
 @dataclass(frozen=True)
@@ -42,8 +56,17 @@ class OpenSource(Protocol):
     def name(self, day: date) -> str:
         """What messages call the source of a day: a path, or a query."""
 
+    def drift(self, day: date) -> Drift:
+        """How the columns of a day differ from the contract's."""
+
+    def fields(self, day: date) -> int:
+        """How many fields a record of the day has when it is whole."""
+
+    def new_columns(self, days: Sequence[date]) -> tuple[str, ...]:
+        """The columns that these days bring beyond the contract's, in order."""
+
     def rows_in_spark(self, spark: SparkSession, days: Sequence[date]) -> DataFrame:
-        """The records of these days: the contract's columns as text, order_date, _malformed, _split, _position."""
+        """The records of these days: the contract's and the new columns as text, order_date, _malformed, _split, _position."""
 
     def with_seq(self, rows: DataFrame, splits: Sequence[Split]) -> DataFrame:
         """`rows` with the column `_source_seq`: unique per row and the same on every rerun."""

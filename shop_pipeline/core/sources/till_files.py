@@ -15,10 +15,10 @@ import duckdb
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shop_pipeline.core.contract import Contract
-from shop_pipeline.core.duck import quoted
+from shop_pipeline.core.contract import Contract, NewColumns
+from shop_pipeline.core.duck import identifier, quoted
 from shop_pipeline.core.errors import DayRefused
-from shop_pipeline.core.sources import Record, Split
+from shop_pipeline.core.sources import Drift, Record, Split
 
 CHUNK = 16 * 1024 * 1024
 # A quoted field that starts after a comma or line start and ends before one: what RFC 4180 allows, and nothing else.
@@ -26,6 +26,10 @@ _QUOTED_FIELD = re.compile(rb'(?<![^,\n])"(?:[^"]|"")*"(?=,|\r?\n|\r?\Z)')
 _LONE_CR = re.compile(rb"\r(?!\n|\Z)")
 # Stands for "this field was not there" where an empty field is something else; no text of a till contains it.
 _ABSENT = "\x02absent\x02"
+# A header's name that can become a column of the table, in Delta, Spark and DuckDB alike.
+_COLUMN_NAME = re.compile(r"[a-z_][a-z0-9_]{0,99}")
+# Names that rows carry on their way, and those that Spark and Delta keep for themselves.
+_RESERVED = re.compile(r"_(split|position|malformed|record|broken|typed_.*|metadata|change_type|commit_version|commit_timestamp)")
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class TillFile:
     day: date
     path: Path
     header: tuple[str, ...]
+    drift: Drift
     multiline: bool
     seen: tuple[int, int, int]
 
@@ -86,7 +91,7 @@ class TillFiles:
                 raise DayRefused(f"{shown(path)} has no header: it is empty. Put the till's file there")
             multiline = _check_text(handle, path)
         header = self._header(first, path)
-        return TillFile(day, path, header, multiline, seen)
+        return TillFile(day, path, header, self._drift(header), multiline, seen)
 
     def _header(self, first: bytes, path: Path) -> tuple[str, ...]:
         text = first.removeprefix(codecs.BOM_UTF8).split(b"\n", 1)[0].rstrip(b"\r")
@@ -94,17 +99,43 @@ class TillFiles:
             raise DayRefused(f"{shown(path)} has no header: its first line is empty. Put the till's file there")
         found = [name.strip() for name in next(csv.reader([text.decode()], strict=False))]
         wanted = self.contract.names
-        folded = [name.lower() for name in found]
-        repeated = sorted({name for name in folded if folded.count(name) > 1})
-        absent = [name for name in wanted if name not in folded]
-        surplus = [name for name in found if name.lower() not in wanted]
-        for what, names in (("repeats", repeated), ("lacks", absent), ("has the unknown", surplus)):
+        folded = tuple(name.lower() for name in found)
+        surplus = [name for name in folded if name not in wanted]
+        faults = [
+            ("repeats", sorted({name for name in folded if folded.count(name) > 1})),
+            ("lacks", [name for name in wanted if name not in folded]),
+        ]
+        if self.contract.new_columns is NewColumns.FAIL:
+            faults.append(("has the unknown", surplus))
+        elif self.contract.new_columns is NewColumns.ADD:
+            own = {name for name, _ in self.contract.table_columns}
+            faults.append(
+                (
+                    "uses, for a column of its own, the pipeline's",
+                    [name for name in surplus if name in own or _RESERVED.fullmatch(name)],
+                )
+            )
+            faults.append(
+                ("cannot name, but by small letters, digits and _, the new", [n for n in surplus if not _COLUMN_NAME.fullmatch(n)])
+            )
+        for what, names in faults:
             if names:
                 raise DayRefused(
                     f"{shown(path)}, line 1: the header {what} {_columns(names)}; "
                     f"expected {','.join(wanted)}, found {','.join(found)[:200]!r}. Mend the header"
                 )
-        return tuple(folded)
+        if self.contract.exact_header and folded != wanted:
+            raise DayRefused(
+                f"{shown(path)}, line 1: the header is not exactly the contract's; "
+                f"expected {','.join(wanted)}, found {','.join(found)[:200]!r}. Mend the header"
+            )
+        return folded
+
+    def _drift(self, header: tuple[str, ...]) -> Drift:
+        surplus = tuple(sorted(name for name in header if name not in self.contract.names))
+        known = tuple(name for name in header if name in self.contract.names)
+        add = self.contract.new_columns is NewColumns.ADD
+        return Drift(surplus if add else (), () if add else surplus, known != self.contract.names)
 
 
 @dataclass(frozen=True)
@@ -121,6 +152,18 @@ class OpenTillFiles:
         """The path of a day's file, as short as it is unambiguous here."""
         return shown(self.paths[day])
 
+    def drift(self, day: date) -> Drift:
+        """How the header of a day differs from the contract's columns."""
+        return self.files[day].drift
+
+    def fields(self, day: date) -> int:
+        """How many names the header has."""
+        return len(self.files[day].header)
+
+    def new_columns(self, days: Sequence[date]) -> tuple[str, ...]:
+        """The columns that the headers of these days bring beyond the contract's."""
+        return tuple(sorted({name for day in days for name in self.files[day].drift.added}))
+
     def _groups(self, days: Sequence[date]) -> Mapping[tuple[tuple[str, ...], bool], list[TillFile]]:
         groups: dict[tuple[tuple[str, ...], bool], list[TillFile]] = {}
         for day in days:
@@ -133,7 +176,7 @@ class OpenTillFiles:
         frames = [self._group_in_spark(spark, *key, files) for key, files in self._groups(days).items()]
         rows = frames[0]
         for frame in frames[1:]:
-            rows = rows.unionByName(frame)
+            rows = rows.unionByName(frame, allowMissingColumns=True)
         return rows
 
     def _group_in_spark(
@@ -164,7 +207,7 @@ class OpenTillFiles:
         unfitting = F.col("_unfitting").isNotNull()
         blank = unfitting & (F.expr("trim(BOTH ' \t\r' FROM _unfitting)") == "")
         return raw.where(~blank).select(
-            *[texts[name].alias(name) for name in self.contract.names],
+            *[texts[name].alias(name) for name in (*self.contract.names, *files[0].drift.added)],
             F.expr("to_date(left(_metadata.file_name, 10))").alias("order_date"),
             unfitting.alias("_malformed"),
             F.expr("concat(left(_metadata.file_name, 10), ':', _metadata.file_block_start)").alias("_split"),
@@ -186,8 +229,8 @@ class OpenTillFiles:
             F.try_element_at(shifts, F.col("_split")),
             F.raise_error(F.lit("a file was cut otherwise on second reading")),
         )
-        name = F.concat(F.date_format("order_date", "yyyy-MM-dd"), F.lit(".csv"))
-        return rows.withColumn("_source_seq", F.concat(name, F.lit("#"), F.lpad(number.cast("string"), 10, "0")))
+        day = F.expr("left(_split, 10)")
+        return rows.withColumn("_source_seq", F.concat(day, F.lit(".csv#"), F.lpad(number.cast("string"), 10, "0")))
 
     def rows_in_duckdb(self, con: duckdb.DuckDBPyConnection, days: Sequence[date]) -> str:
         """The same rows as a query. DuckDB shares no code with Spark's reader; the facts found on opening guide both."""
@@ -205,7 +248,8 @@ class OpenTillFiles:
             f"parallel = {str(not multiline).lower()}, max_line_size = 100000000, filename = true, "
             f"columns = {{{columns}}})"
         )
-        texts = ", ".join(f"{fields[header.index(name)]} AS {name}" for name in self.contract.names)
+        names = (*self.contract.names, *files[0].drift.added)
+        texts = ", ".join(f"{fields[header.index(name)]} AS {identifier(name)}" for name in names)
         day = f"CAST(left(right(filename, {len('2026-09-01.csv')}), 10) AS DATE)"
         blank = f"trim({fields[0]}, ' \t') = '' AND {fields[1]} IS NULL" if len(fields) > 1 else "false"
         return (
@@ -341,6 +385,13 @@ def _records(path: Path) -> Iterator[Record]:
             held = b""
             if text.strip(b" \t\r") or number < 0:
                 number += 1
-                yield Record(number, start, text.decode(errors="backslashreplace").removeprefix("\ufeff"))
+                yield _record(number, start, text)
     if held:
-        yield Record(number + 1, start, held.decode(errors="backslashreplace"))
+        yield _record(number + 1, start, held)
+
+
+def _record(number: int, line: int, text: bytes) -> Record:
+    """`text` is one record without its line end."""
+    decoded = text.decode(errors="backslashreplace").removeprefix("\ufeff")
+    fields = len(decoded.split(",")) if '"' not in decoded else len(next(csv.reader([decoded], strict=False), []))
+    return Record(number, line, decoded, fields)
