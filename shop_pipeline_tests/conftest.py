@@ -110,6 +110,7 @@ class World:
         *assets: dg.AssetsDefinition,
         config: dict[str, Any] | None = None,
         only: Sequence[str] | None = None,
+        more: Sequence[Any] = (),
     ) -> dg.ExecuteInProcessResult:
         """Materialize assets (by default orders_daily) for one run date or a range, as Dagster's users do."""
         chosen = list(assets) or [ORDERS_DAILY]
@@ -117,7 +118,7 @@ class World:
             {"partition_key": keys[0]} if len(keys) == 1 else {"tags": dict(zip(RANGE, (keys[0], keys[-1]), strict=True))}
         )
         return dg.materialize(
-            chosen,
+            [*chosen, *more],
             instance=self.instance,
             resources=self.resources,
             run_config={"ops": {"orders_daily": {"config": config}}} if config else None,

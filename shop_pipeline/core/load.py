@@ -376,8 +376,7 @@ class _Loading:
         typed["_source_seq"] = F.col("_source_seq")
         # A string, for a datetime would go through the machine's own time zone.
         typed["_loaded_at"] = F.lit(self.attempt.started_at.strftime("%Y-%m-%d %H:%M:%S.%f")).cast("timestamp")
-        added = [F.expr(f"nullif(`{name}`, '')").alias(name) for name in new]
-        return rows.select(*[typed[name].alias(name) for name, _ in self.contract.table_columns], *added)
+        return rows.select(*[typed[name].alias(name) for name, _ in self.contract.table_columns], *map(F.col, new))
 
     def _verify(self) -> None:
         """Set aside what is quarantined of the days that were written, and compare them with their source."""

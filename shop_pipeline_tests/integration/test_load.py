@@ -400,7 +400,7 @@ class FilesThatAreMiswrittenOnce(TillFilesResource):
                 if marker.exists():
                     return numbered
                 marker.touch()
-                return numbered.withColumn("amount", F.lit("0.01"))
+                return numbered.withColumn("_typed_amount", F.lit("0.01").cast("decimal(10,2)"))
 
         class Files(TillFiles):
             def open(self, days: Sequence[date]) -> OpenTillFiles:

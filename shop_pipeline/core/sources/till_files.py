@@ -207,7 +207,9 @@ class OpenTillFiles:
         unfitting = F.col("_unfitting").isNotNull()
         blank = unfitting & (F.expr("trim(BOTH ' \t\r' FROM _unfitting)") == "")
         return raw.where(~blank).select(
-            *[texts[name].alias(name) for name in (*self.contract.names, *files[0].drift.added)],
+            *[texts[name].alias(name) for name in self.contract.names],
+            # A column of no known type: nothing in it is NULL, as it is for the days that do not have it.
+            *[F.nullif(texts[name], F.lit("")).alias(name) for name in files[0].drift.added],
             F.expr("to_date(left(_metadata.file_name, 10))").alias("order_date"),
             unfitting.alias("_malformed"),
             F.expr("concat(left(_metadata.file_name, 10), ':', _metadata.file_block_start)").alias("_split"),
@@ -248,8 +250,9 @@ class OpenTillFiles:
             f"parallel = {str(not multiline).lower()}, max_line_size = 100000000, filename = true, "
             f"columns = {{{columns}}})"
         )
-        names = (*self.contract.names, *files[0].drift.added)
-        texts = ", ".join(f"{fields[header.index(name)]} AS {identifier(name)}" for name in names)
+        columns_sent = [f"{fields[header.index(name)]} AS {identifier(name)}" for name in self.contract.names]
+        columns_sent += [f"nullif({fields[header.index(name)]}, '') AS {identifier(name)}" for name in files[0].drift.added]
+        texts = ", ".join(columns_sent)
         day = f"CAST(left(right(filename, {len('2026-09-01.csv')}), 10) AS DATE)"
         blank = f"trim({fields[0]}, ' \t') = '' AND {fields[1]} IS NULL" if len(fields) > 1 else "false"
         return (
