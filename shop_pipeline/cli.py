@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shop_pipeline.core.days import RUN_DATE, contiguous_ranges, dates_between, parse_date
-from shop_pipeline.core.errors import SettingError, ShopError, WrongDate
+from shop_pipeline.core.errors import ContractError, SettingError, ShopError, WrongDate
 
 if TYPE_CHECKING:
     from shop_pipeline.automation.local_runs import LocalRuns
@@ -438,7 +438,7 @@ def main() -> None:
         status = STOPPED
     except typer.TyperException as error:
         status = _wrong_usage(error)
-    except (WrongUsage, WrongDate, SettingError) as error:
+    except (WrongUsage, WrongDate, SettingError, ContractError) as error:
         _tell(str(error))
         status = WRONG
     except ShopError as error:

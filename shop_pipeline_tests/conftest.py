@@ -129,9 +129,17 @@ class World:
 
     def recheck(self, key: str) -> dg.ExecuteInProcessResult:
         """Run check_day alone."""
+        return self._check(key, ORDERS_DAILY, dg.AssetSelection.checks(dg.AssetCheckKey(ORDERS_DAILY.key, CHECK)))
+
+    def recheck_all(self, key: str, asset: dg.AssetsDefinition | None = None) -> dg.ExecuteInProcessResult:
+        """Run all of a day's checks, without loading."""
+        chosen = asset or ORDERS_DAILY
+        return self._check(key, chosen, dg.AssetSelection.checks_for_assets(chosen.key))
+
+    def _check(self, key: str, asset: dg.AssetsDefinition, selection: dg.AssetSelection) -> dg.ExecuteInProcessResult:
         return dg.materialize(
-            [ORDERS_DAILY],
-            selection=dg.AssetSelection.checks(dg.AssetCheckKey(ORDERS_DAILY.key, CHECK)),
+            [asset],
+            selection=selection,
             instance=self.instance,
             resources=self.resources,
             tags={"dagster/partition": key},

@@ -298,7 +298,9 @@ class _Reader:
             condition = refer_to_typed(str(said["holds"]), columns)
         except ValueError as problem:
             raise self.document.error((*place, "implementation", "holds"), str(problem)) from None
-        return self._tried(Rule(column.name, reason, action, f"(NOT ({condition}))", plain=False), columns, place)
+        return self._tried(
+            Rule(column.name, reason, action, f"(NOT ({condition}))", plain=False), columns, (*place, "implementation", "holds")
+        )
 
     def _tried(self, rule: Rule, columns: Sequence[Column], place: Place) -> Rule:
         """The rule, after it was run over no rows: an unknown function or a wrong pattern shows here, not at night."""
@@ -330,7 +332,7 @@ class _Reader:
             if quality.metric != "rowCount" and (quality.engine != ENGINE or name not in _TABLE_RULES):
                 known = ", ".join(_TABLE_RULES)
                 raise self.document.error(
-                    here,
+                    (*here, "implementation"),
                     f"the rule {quality.metric or said.get('rule')!r} is not known for a table; known are "
                     f"rowCount, and with `engine: {ENGINE}` {known}",
                 )
@@ -352,8 +354,9 @@ class _Reader:
             return None
         quality, _, action, here = by_rule["rowCount"]
         band = quality.mustBeBetween or []
+        words = "rowCount has `unit: percent` and `mustBeBetween: [low, high]` in whole percents"
         if quality.unit != "percent" or len(band) != 2 or not 0 <= band[0] < band[1] or any(each != int(each) for each in band):
-            raise self.document.error(here, "rowCount has `unit: percent` and `mustBeBetween: [low, high]` in whole percents")
+            raise self.document.error((*here, "mustBeBetween"), words)
         arguments = dict(quality.arguments or {})
         baselines = {each.value: each for each in Baseline}
         baseline = arguments.pop("baseline", Baseline.PREVIOUS.value)
@@ -374,14 +377,14 @@ class _Reader:
         _, said, action, here = by_rule["topValueShare"]
         percent, least = said.get("percent"), said.get("minRows", 10)
         if set(said) - {"rule", "percent", "minRows"} or not isinstance(percent, (int, float)) or not isinstance(least, int):
-            raise self.document.error(here, "topValueShare has `percent`, and may have `minRows`")
+            raise self.document.error((*here, "implementation"), "topValueShare has `percent`, and may have `minRows`")
         return Lopsided(percent, action, least)
 
     def _freshness(self) -> float | None:
         for n, each in enumerate(self.standard.slaProperties or []):
             if each.property == "latency":
                 if each.unit not in ("h", "hours") or not isinstance(each.value, (int, float)) or each.value <= 0:
-                    raise self.document.error(("slaProperties", n), "latency is a number of hours, with `unit: h`")
+                    raise self.document.error(("slaProperties", n, "unit"), "latency is a number of hours, with `unit: h`")
                 return float(each.value)
         return None
 
@@ -404,7 +407,7 @@ class _Reader:
             if each.property == name:
                 if str(each.value) not in known:
                     raise self.document.error(
-                        (*place, "customProperties", n), f"{name} is {each.value!r}, which is none of {', '.join(known)}"
+                        (*place, "customProperties", n, "value"), f"{name} is {each.value!r}, which is none of {', '.join(known)}"
                     )
                 return known[str(each.value)]
         return default

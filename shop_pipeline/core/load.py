@@ -221,7 +221,7 @@ class _Attempt:
         # A load that could not be verified has written all the same, and so closes its day; a check has not.
         written, again = (None, "check") if self.kind == CHECK else (self.version, "load")
         rows = {day: checked.comparisons[day].table_rows for day in days if day in checked.comparisons}
-        judgements = self.judgements(rows)
+        judgements, profiles = self.judgements(rows), self._profiles(checked)
         results = {}
         for day in days:
             key = self.daily.rule.key(day)
@@ -239,13 +239,27 @@ class _Attempt:
                     checks=gates.not_judged(self.daily.contract, day, "the day was not compared with its source"),
                 )
             else:
-                results[day] = self._compared(opened, day, checked, judgements[day])
+                results[day] = self._compared(opened, day, checked, judgements[day], profiles)
         return results
 
-    def _compared(self, opened: OpenSource, day: date, checked: Checked, judgement: volume.Judgement | None) -> DayResult:
+    def _profiles(self, checked: Checked) -> Mapping[date, Mapping[str, float]]:
+        """The share of each column's commonest value: of days verified before, and of this batch's."""
+        earlier = {day: json.loads(entry.profile) for day, entry in self.history.items() if entry.profile}
+        now = {
+            day: {name: share for name, (_, share) in seen.top.items()} for day, seen in checked.comparisons.items() if seen.equal
+        }
+        return earlier | now
+
+    def _compared(
+        self,
+        opened: OpenSource,
+        day: date,
+        checked: Checked,
+        judgement: volume.Judgement | None,
+        profiles: Mapping[date, Mapping[str, float]],
+    ) -> DayResult:
         contract, key = self.daily.contract, self.daily.rule.key(day)
         seen, reading = checked.comparisons[day], checked.readings[day]
-        profiles = {each: json.loads(entry.profile) for each, entry in self.history.items() if entry.profile}
         checks = gates.judge_day(contract, day, reading, seen, judgement, profiles)
         fatal = [each for each in checks if not each.passed and each.fatal]
         ok = seen.equal and not fatal
