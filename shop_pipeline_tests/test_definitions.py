@@ -23,10 +23,11 @@ def definitions() -> dg.Definitions:
 
 def test_the_names_people_type(definitions: dg.Definitions) -> None:
     keys = {key.to_user_string() for key in definitions.resolve_all_asset_keys()}
-    assert keys == {"orders_daily", "daily_sales", "run_log"}
+    assert keys == {"orders_daily", "orders_quarantine", "daily_sales", "run_log"}
     assert {job.name for job in definitions.jobs or []} == {"recheck_days"}
     checks = {key.to_user_string() for key in definitions.resolve_asset_graph().asset_check_keys}
-    assert checks == {"orders_daily:check_day"}
+    names = ("check_day", "volume", "null_rate", "key_uniqueness", "value_distribution", "freshness")
+    assert checks == {f"orders_daily:{name}" for name in names}
 
 
 def test_every_asset_says_what_it_is_and_whose(definitions: dg.Definitions) -> None:
@@ -41,12 +42,25 @@ def test_every_asset_says_what_it_is_and_whose(definitions: dg.Definitions) -> N
         assert job.description
 
 
-def test_the_check_blocks_and_has_a_result_a_day(definitions: dg.Definitions) -> None:
+def test_checks_block_where_the_contract_says_fail(definitions: dg.Definitions) -> None:
+    """D5: each has a result a day; freshness is of the feed, so that a backfill of old days says nothing of it."""
     graph = definitions.resolve_asset_graph()
-    (check,) = graph.asset_check_keys
-    spec = graph.get_check_spec(check)
-    assert spec.blocking
-    assert spec.partitions_def is not None
+    specs = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
+    assert {name for name, spec in specs.items() if spec.blocking} == {"check_day", "null_rate"}
+    assert {name for name, spec in specs.items() if spec.partitions_def is None} == {"freshness"}
+    assert all(spec.description for spec in specs.values())
+
+
+def test_the_ui_shows_the_contracts_columns(definitions: dg.Definitions) -> None:
+    """Types, descriptions and constraints come from the contract file."""
+    (spec,) = [each for each in definitions.resolve_all_asset_specs() if each.key == dg.AssetKey("orders_daily")]
+    schema = spec.metadata["dagster/column_schema"]
+    assert isinstance(schema, dg.TableSchema)
+    key, customer, amount, *_ = schema.columns
+    assert (key.name, key.type, key.constraints.unique, key.constraints.nullable) == ("order_id", "INT", True, False)
+    assert "empty: quarantine" in customer.constraints.other
+    assert "overflow: too large for DECIMAL(10,2): fail" in amount.constraints.other
+    assert all(column.description for column in schema.columns)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def dev(tmp_path_factory: pytest.TempPathFactory, connect_server: ConnectServer)
     folder = tmp_path_factory.mktemp("dev")
     write_september(folder / "landing", force=False)
     file = folder / "landing" / "orders" / BAD_FILE
-    file.write_bytes(file.read_bytes().replace(b",2026-09-15T", b",15.9.2026 ", 1))
+    file.write_bytes(file.read_bytes().replace(b"\r\n2", b"\r\nx2", 1))
     server = DagsterDev(folder)
     server.start(
         clean_environment(
@@ -136,7 +136,7 @@ def test_a_backfill_with_a_bad_day_started_in_the_ui(dev: DagsterDev, instance: 
     events = dev.graphql(RUN, id=failed[0]["runId"])["runOrError"]["eventConnection"]["events"]
     errors = [event["error"]["message"] for event in events if event["__typename"] == "ExecutionStepFailureEvent"]
     assert f"1 of 30 run dates failed: {BAD}." in errors[0]
-    assert f"{BAD_FILE}, line 2, column ordered_at" in errors[0]
+    assert f"{BAD_FILE}, line 2, column order_id" in errors[0]
 
     metadata = asset(dev, "orders_daily")["latestMaterializationByPartition"][0]["metadataEntries"]
     values = {entry["label"]: entry.get("intValue", entry.get("text")) for entry in metadata}
