@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -31,7 +32,7 @@ class Reading:
 
     `broken` counts rows per rule, in the contract's order; a row may break several. `sums` are over the good rows, one per
     column. Only DuckDB's reading has the last three: how many keys come more than once, the order-free content hash of all
-    records (`<rows>:<hex>`, the same in every version), and that of the good rows alone (this process only).
+    records (`<rows>:<hash>:<kind of hash>`), and that of the good rows alone.
     """
 
     records: int
@@ -87,18 +88,13 @@ def extras(names: Sequence[str]) -> str:
     return " || ".join(parts) or "''"
 
 
-def canonical(columns: Sequence[Column], new: Sequence[str]) -> str:
-    """DuckDB SQL: a judged row as one text, equal for equal typed values. A value without its type's form stands as sent."""
-    parts = [
-        f"coalesce(CAST({identifier(column.typed_name)} AS VARCHAR), '?' || nullif({identifier(column.name)}, ''), '')"
-        for column in columns
-    ]
-    return "concat_ws(chr(31), " + ", ".join(parts) + f") || {extras(new)}"
+def row_hash(names: Sequence[str], new: Sequence[str], unread: str = "''") -> str:
+    """DuckDB SQL: the sum of 64-bit hashes of typed rows; equal rows in any order have equal sums.
 
-
-def content_hash(names: Sequence[str], new: Sequence[str]) -> str:
-    """DuckDB SQL: the sum of 64-bit hashes of typed rows. Quick, and equal only within one version of DuckDB."""
-    return f"sum(CAST(hash({', '.join(map(identifier, names))}, {extras(new)}) AS HUGEINT))"
+    Args:
+        unread: what stands for a row that has no typed values, as text.
+    """
+    return f"sum(CAST(hash({', '.join(map(identifier, names))}, {extras(new)}, {unread}) AS HUGEINT))"
 
 
 def judged(con: duckdb.DuckDBPyConnection, contract: Contract, source: OpenSource, days: Sequence[date]) -> str:
@@ -114,11 +110,13 @@ def read_by_duckdb(
     """Every day's reading, in one pass over the source."""
     new = source.new_columns(days)
     typed_names = [column.typed_name for column in contract.columns]
+    # A row that is not loaded counts by its text.
+    texts = ", ".join(identifier(name) for name in contract.names)
+    unread = f"CASE WHEN _broken & {contract.bad_bits} = 0 THEN '' ELSE concat_ws(chr(31), {texts}) END"
     event = contract.event_time
     rows = con.execute(
         f"""
-        SELECT order_date, _broken, count(*), sum(CAST(md5_number_lower({canonical(contract.columns, new)}) AS HUGEINT)),
-               {content_hash(typed_names, new)},
+        SELECT order_date, _broken, count(*), {row_hash(typed_names, new, unread)},
                count({identifier(contract.key_column.typed_name)}), count(DISTINCT {identifier(contract.key_column.typed_name)}),
                {f"max({identifier(event.typed_name)})" if event else "NULL"},
                {", ".join(_sum(column, "duckdb") for column in contract.columns)}
@@ -129,10 +127,10 @@ def read_by_duckdb(
     hashes: dict[date, int] = defaultdict(int)
     contents: dict[date, int] = defaultdict(int)
     suspicious = set()
-    for day, broken, records, full_hash, good_hash, keys, different_keys, last, *sums in rows:
+    for day, broken, records, total, keys, different_keys, last, *sums in rows:
         found[day].append((broken, records, last, sums))
-        hashes[day] += full_hash
-        contents[day] += 0 if broken & contract.bad_bits else good_hash
+        hashes[day] += total
+        contents[day] += 0 if broken & contract.bad_bits else total
         if different_keys < keys or len(found[day]) > 1:
             suspicious.add(day)
     repeated = {day: keys for day, keys, _ in repeated_keys(con, contract, source, sorted(suspicious))}
@@ -186,16 +184,17 @@ def read_by_spark(rows: DataFrame, contract: Contract, days: Sequence[date]) -> 
         .collect()
     )
     found: dict[date, list[Any]] = defaultdict(list)
-    splits: dict[str, Split] = {}
+    splits: dict[tuple[date, int], Split] = {}
     for row in answer:
         last = None if row["_last"] is None else _from_micros(row["_last"])
         each = [row[f"_sum{n}"] for n in range(len(sums))]
         found[row["order_date"]].append((row["_broken"], row["_records"], last, each))
-        known = splits.get(row["_split"])
+        place = (row["order_date"], row["_split"])
+        known = splits.get(place)
         first, records = (row["_first"], row["_records"])
         if known is not None:
             first, records = min(first, known.first_position), records + known.records
-        splits[row["_split"]] = Split(row["order_date"], row["_split"], first, records)
+        splits[place] = Split(*place, first, records)
     return {day: _reading(contract, found[day]) for day in days}, list(splits.values())
 
 
@@ -209,7 +208,7 @@ def _reading(contract: Contract, groups: Sequence[tuple[int, int, datetime | Non
         good=sum(rows for rows, _, _ in good),
         flagged=sum(rows for broken, rows, _, _ in groups if broken and not broken & contract.bad_bits),
         broken=tuple(sum(rows for broken, rows, _, _ in groups if broken >> n & 1) for n in range(len(contract.rules))),
-        sums=tuple(sum((Decimal(sums[n] or 0) for _, _, sums in good), Decimal(0)) for n in range(len(contract.columns))),
+        sums=tuple(sum((_value(column, sums[n]) for _, _, sums in good), Decimal(0)) for n, column in enumerate(contract.columns)),
         max_event_time=max((last for _, last, _ in good if last is not None), default=None),
         **of_duckdb,
     )
@@ -278,8 +277,17 @@ def _reason(rule: Rule, broken: int, fields: int, source: OpenSource, day: date)
 
 
 def fingerprint(rows: int, total: int) -> str:
-    """A count and a sum of row hashes as text."""
-    return f"{rows}:{total % 2**64:016x}"
+    """A count, a sum of row hashes, and which hash it is, as text: `<rows>:<hash>:<kind>`."""
+    return f"{rows}:{total % 2**64:016x}:{hash_kind()}"
+
+
+@cache
+def hash_kind() -> str:
+    """Which hash function this DuckDB has: its answer to a fixed question. Fingerprints of different kinds say nothing of each
+    other, so that after an upgrade a day is compared by its rows instead."""
+    question = "hash(1, 'shop', CAST(1.25 AS DECIMAL(10,2)), TIMESTAMP '2026-09-01 11:45:00', NULL)"
+    ((answer,),) = duckdb.connect().execute(f"SELECT {question}").fetchall()
+    return f"{answer % 2**16:04x}"
 
 
 def sentences(rows: Iterable[BadRow]) -> list[str]:
@@ -288,13 +296,30 @@ def sentences(rows: Iterable[BadRow]) -> list[str]:
 
 
 def _sum(column: Column, engine: str) -> str:
-    """SQL: a sum that two engines can compare: of the values, of text lengths, of microseconds modulo a prime."""
+    """SQL: a sum that two engines can compare: of the values, of text lengths, of microseconds modulo a prime.
+
+    Whole numbers of 64 bits wherever they suffice: Spark adds long decimals slowly. See _value for the way back.
+    """
     name = identifier(column.typed_name) if engine == "duckdb" else f"`{column.typed_name}`"
     if column.type == "STRING":
         return f"sum(length({name}))"
     if column.type == "TIMESTAMP":
         return f"sum({'unix_micros' if engine == 'spark' else 'epoch_us'}({name}) % 1000000007)"
-    return f"sum(CAST({name} AS {f'DECIMAL(38,{column.scale})' if column.type.startswith('DECIMAL') else 'BIGINT'}))"
+    if column.type.startswith("DECIMAL"):
+        small, wide = f"{name} * {10**column.scale} AS BIGINT", f"{name} AS DECIMAL(38,{column.scale})"
+        return f"sum(CAST({small if _is_short(column) else wide}))"
+    return f"sum(CAST({name} AS BIGINT))"
+
+
+def _is_short(column: Column) -> bool:
+    """Whether a DECIMAL in its smallest unit, and the product on the way there, fit into 64 bits."""
+    return column.precision + column.scale <= 14
+
+
+def _value(column: Column, total: Any) -> Decimal:  # noqa: ANN401
+    """A sum as a number of the column's own unit."""
+    found = Decimal(total or 0)
+    return found.scaleb(-column.scale) if column.type.startswith("DECIMAL") and _is_short(column) else found
 
 
 def _from_micros(micros: int) -> datetime:

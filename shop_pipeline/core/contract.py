@@ -154,9 +154,14 @@ class Column:
         return f"({there})"
 
     @property
-    def scale(self) -> str:
+    def precision(self) -> int:
+        """How many digits a DECIMAL has in all."""
+        return int(self.type.removeprefix("DECIMAL(").split(",")[0])
+
+    @property
+    def scale(self) -> int:
         """The decimal places of a DECIMAL."""
-        return self.type.rstrip(")").split(",")[1]
+        return int(self.type.rstrip(")").split(",")[1])
 
 
 @dataclass(frozen=True)
@@ -245,6 +250,11 @@ class Contract:
     def event_time(self) -> Column | None:
         """The column that says when a row's event was: the first that is a time."""
         return next((column for column in self.columns if column.type == "TIMESTAMP"), None)
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """The columns by whose range files are skipped; statistics of others cost more than they bring."""
+        return (self.key, *([self.event_time.name] if self.event_time else []))
 
     @property
     def table_columns(self) -> tuple[tuple[str, str], ...]:

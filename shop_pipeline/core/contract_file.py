@@ -265,8 +265,8 @@ class _Reader:
         for name, value in (quality.arguments or {}).items():
             here = (*place, "arguments", name)
             if name == "missingValues" and quality.metric == "missingValues" and isinstance(value, list):
-                words = ", ".join(_text(str(word).upper()) for word in value)
-                rules.append(("a word for nothing", f"upper(trim({column.text})) IN ({words})"))
+                words = "|".join(re.sub(r"(\W)", r"\\\1", str(word)) for word in value)
+                rules.append(("a word for nothing", f"{column.text} RLIKE {_text(f'(?i)^ *({words}) *' + chr(92) + 'z')}"))
             elif name == "validValues" and quality.metric == "invalidValues" and isinstance(value, list):
                 listed = ", ".join(self._literal(each, column, here) for each in value)
                 rules.append((f"none of {', '.join(map(str, value))}", f"{typed} NOT IN ({listed})"))

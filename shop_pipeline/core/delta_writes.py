@@ -13,13 +13,16 @@ from shop_pipeline.core.lake import Lake
 _LOOK_BACK = 200
 
 
-def replace_days(lake: Lake, table: str, rows: DataFrame, days: Sequence[date], mark: str) -> int:
+def replace_days(
+    lake: Lake, table: str, rows: DataFrame, days: Sequence[date], mark: str, *, statistics: Sequence[str] = ()
+) -> int:
     """Replace the rows of exactly these days by `rows`, in one commit; every other day stays as it is.
 
     A table that is not there yet is made by that commit; a column that it lacks is added, and reads NULL in older rows.
 
     Args:
         rows: the table's columns, by name; every row's order_date must be one of `days`.
+        statistics: of which columns a new table keeps the range per file; by default of all.
         mark: written into the commit as its userMetadata, unique to this call, and found again by it.
 
     Returns:
@@ -35,19 +38,21 @@ def replace_days(lake: Lake, table: str, rows: DataFrame, days: Sequence[date], 
             .option("replaceWhere", day_predicate(days))
             .option("partitionOverwriteMode", "static")
         )
-        return _save(lake, table, writer, mark)
+        return _save(lake, table, writer, mark, statistics)
 
 
-def append(lake: Lake, table: str, rows: DataFrame, mark: str) -> int:
+def append(lake: Lake, table: str, rows: DataFrame, mark: str, *, statistics: Sequence[str] = ()) -> int:
     """Add `rows` whatever is there: a rerun doubles them. Only for showing that damage. Returns the commit's version."""
     with lake.commit_lock(table):
-        return _save(lake, table, rows.write.format("delta").mode("append"), mark)
+        return _save(lake, table, rows.write.format("delta").mode("append"), mark, statistics)
 
 
-def _save(lake: Lake, table: str, writer: DataFrameWriter, mark: str) -> int:
+def _save(lake: Lake, table: str, writer: DataFrameWriter, mark: str, statistics: Sequence[str]) -> int:
     """Commit, under the table's lock. A table that is not there is made by the same commit, partitioned by order_date."""
     if lake.open(table) is None:
         writer = writer.partitionBy("order_date")
+        if statistics:
+            writer = writer.option("delta.dataSkippingStatsColumns", ",".join(statistics))
     writer.option("mergeSchema", "true").option("userMetadata", mark).save(lake.table_uri(table))
     version = version_of(lake, table, mark)
     if version is not None:

@@ -23,7 +23,8 @@ class Freshness:
 
 def deadline(day: date, hours: float, zone: tzinfo) -> datetime:
     """When a day must be loaded: so many hours (of 60 minutes, whatever the clocks do) after it ended in `zone`."""
-    end = datetime.combine(day + ONE_DAY, datetime.min.time(), tzinfo=zone)
+    after = day + ONE_DAY
+    end = datetime(after.year, after.month, after.day, tzinfo=zone)
     return end.astimezone(UTC) + timedelta(hours=hours)
 
 

@@ -8,6 +8,7 @@ import json
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cached_property
@@ -27,7 +28,7 @@ from shop_pipeline.core.lake import Lake, table_id
 from shop_pipeline.core.ledger import APPEND, CHECK, FAILED, LOAD, STARTED, SUCCEEDED, Entry, Ledger
 from shop_pipeline.core.outcome import DayResult, Status
 from shop_pipeline.core.sources import Drift, OpenSource, Source
-from shop_pipeline.core.spark import pin_session
+from shop_pipeline.core.spark import SMALL_LOAD, pin_session
 from shop_pipeline.core.verify import Checked, compare
 
 APPENDED = "appended, not verified"
@@ -306,6 +307,7 @@ class _Loading:
     append: bool
     progress: Progress
     results: dict[date, DayResult] = field(default_factory=dict)
+    starting: Future[SparkSession] | None = None
 
     def __post_init__(self) -> None:
         self.daily = self.attempt.daily
@@ -315,6 +317,7 @@ class _Loading:
     def run(self) -> dict[date, DayResult]:
         """Load the days, and close each of them in the run log."""
         check_types(self.contract, self.attempt.table)
+        self._start_spark_early()
         self.opened = self.daily.source.open(self.days)
         for day, why in self.opened.refused.items():
             status = Status.MISSING if day in self.opened.missing else Status.REFUSED
@@ -331,6 +334,17 @@ class _Loading:
         self.attempt.close([self.results[day] for day in self.days])
         self.progress(f"{sum(1 for each in self.results.values() if each.ok)} of {len(self.days)} days verified")
         return self.results
+
+    def _start_spark_early(self) -> None:
+        """Start Spark beside DuckDB's reading where that is long; where it is short, days that are refused start no JVM."""
+        size = self.daily.source.size(self.days)
+        if size is not None and size > SMALL_LOAD:
+            self.starting = ThreadPoolExecutor(1).submit(self.spark, size)
+
+    def _session(self, days: Sequence[date]) -> SparkSession:
+        if self.starting is not None:
+            return pin_session(self.starting.result())
+        return pin_session(self.spark(self.opened.size(days)))
 
     def _open_days(self) -> list[date]:
         return [day for day in self.days if day not in self.results]
@@ -350,7 +364,7 @@ class _Loading:
     def _write(self) -> None:
         """Write the days on which Spark reads what DuckDB read; the others, and files that changed, are refused."""
         days = self._open_days()
-        session = pin_session(self.spark(self.opened.size(days)))
+        session = self._session(days)
         rows = judged_in_spark(self.opened.rows_in_spark(session, days), self.contract)
         by_spark, splits = read_by_spark(rows, self.contract, days)
         for day, why in self.opened.changed(days).items():
@@ -367,7 +381,7 @@ class _Loading:
             return
         self.progress(f"writing {len(good)} days")
         attempt = self.attempt
-        kept = rows.where(F.col("order_date").isin(good))
+        kept = rows if good == days else rows.where(F.col("order_date").isin(good))
         if any(self.readings[day].quarantined for day in good):
             kept = kept.where(f"_broken & {self.contract.bad_bits} = 0")
         mark = json.dumps({"attempt": attempt.name, "run_id": attempt.run_id})
@@ -375,9 +389,13 @@ class _Loading:
         attempt.may_have_written = True
         try:
             if self.append:
-                attempt.version = delta_writes.append(self.daily.lake, self.daily.table, typed, mark)
+                attempt.version = delta_writes.append(
+                    self.daily.lake, self.daily.table, typed, mark, statistics=self.contract.searched
+                )
             else:
-                attempt.version = delta_writes.replace_days(self.daily.lake, self.daily.table, typed, good, mark)
+                attempt.version = delta_writes.replace_days(
+                    self.daily.lake, self.daily.table, typed, good, mark, statistics=self.contract.searched
+                )
         except Exception:
             attempt.version = delta_writes.version_of(self.daily.lake, self.daily.table, mark)
             attempt.may_have_written = attempt.version is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 
 from shop_pipeline.core import duck, quarantine
-from shop_pipeline.core.batch import EXAMPLES, Reading, bad_rows, content_hash, extras, judged, read_by_duckdb, sentences
+from shop_pipeline.core.batch import EXAMPLES, Reading, bad_rows, extras, judged, read_by_duckdb, row_hash, sentences
 from shop_pipeline.core.contract import Action, Contract
 from shop_pipeline.core.duck import identifier
 from shop_pipeline.core.errors import NotChecked, TableUnreadable
@@ -160,7 +160,7 @@ def _facts(con: duckdb.DuckDBPyConnection, contract: Contract, new: Sequence[str
     required = [column.name for column in contract.columns if column.required]
     counted = "".join(f", count(*) - count({identifier(name)})" for name in required)
     rows = con.execute(
-        f"SELECT order_date, count(*), {content_hash(contract.names, new)}{counted} FROM loaded GROUP BY order_date"
+        f"SELECT order_date, count(*), {row_hash(contract.names, new)}{counted} FROM loaded GROUP BY order_date"
     ).fetchall()
     tops = _commonest(con, contract) if contract.lopsided is not None else {}
     return {

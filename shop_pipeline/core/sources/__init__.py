@@ -34,10 +34,10 @@ class Drift:
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a day's source that one Spark task read: how many records it has, and where their positions start."""
+    """A part of a day's source that one Spark task read: where it starts, where its positions start, how many records it has."""
 
     day: date
-    name: str
+    start: int
     first_position: int
     records: int
 
@@ -86,6 +86,9 @@ class OpenSource(Protocol):
 
 class Source(Protocol):
     """Opens the days of a source; holds no connection and no data."""
+
+    def size(self, days: Sequence[date]) -> int | None:
+        """About how many bytes these days are, as far as that is known without reading them."""
 
     def open(self, days: Sequence[date]) -> OpenSource:
         """Look at the source of these days."""

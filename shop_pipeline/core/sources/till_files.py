@@ -2,17 +2,17 @@
 
 import codecs
 import csv
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import BinaryIO
 
 import duckdb
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shop_pipeline.core.contract import Contract, NewColumns
@@ -26,10 +26,16 @@ _QUOTED_FIELD = re.compile(rb'(?<![^,\n])"(?:[^"]|"")*"(?=,|\r?\n|\r?\Z)')
 _LONE_CR = re.compile(rb"\r(?!\n|\Z)")
 # Stands for "this field was not there" where an empty field is something else; no text of a till contains it.
 _ABSENT = "\x02absent\x02"
+# Added to a record's number, for ten digits after the first.
+_TEN_DIGITS = 10_000_000_000
+# A split's place as one number: its day, and where it starts in a file that is shorter than this.
+_EPOCH, _LONGEST = date(1970, 1, 1), 2**44
 # A header's name that can become a column of the table, in Delta, Spark and DuckDB alike.
 _COLUMN_NAME = re.compile(r"[a-z_][a-z0-9_]{0,99}")
 # Names that rows carry on their way, and those that Spark and Delta keep for themselves.
-_RESERVED = re.compile(r"_(split|position|malformed|record|broken|typed_.*|metadata|change_type|commit_version|commit_timestamp)")
+_RESERVED = re.compile(
+    r"_(file|split|position|malformed|record|broken|typed_.*|metadata|change_type|commit_version|commit_timestamp)"
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,14 @@ class TillFiles:
             except DayRefused as problem:
                 refused[day] = str(problem)
         return OpenTillFiles(self.contract, files, refused, frozenset(missing), {d: self.path(d) for d in days})
+
+    def size(self, days: Sequence[date]) -> int:
+        """The size of the files that are there, in bytes."""
+        found = 0
+        for day in days:
+            with suppress(OSError):
+                found += self.path(day).stat().st_size
+        return found
 
     def _inspect(self, day: date) -> TillFile:
         path = self.path(day)
@@ -210,9 +224,9 @@ class OpenTillFiles:
             *[texts[name].alias(name) for name in self.contract.names],
             # A column of no known type: nothing in it is NULL, as it is for the days that do not have it.
             *[F.nullif(texts[name], F.lit("")).alias(name) for name in files[0].drift.added],
-            F.expr("to_date(left(_metadata.file_name, 10))").alias("order_date"),
+            (F.lit(files[0].day) if len(files) == 1 else F.expr("to_date(left(_metadata.file_name, 10))")).alias("order_date"),
             unfitting.alias("_malformed"),
-            F.expr("concat(left(_metadata.file_name, 10), ':', _metadata.file_block_start)").alias("_split"),
+            F.col("_metadata.file_block_start").alias("_split"),
             F.monotonically_increasing_id().alias("_position"),
         )
 
@@ -221,18 +235,18 @@ class OpenTillFiles:
 
         Records are numbered in the file's order: the records of the splits before, then the place in the split.
         """
-        shift: dict[str, int] = {}
+        shift: list[Column] = []
         before: dict[date, int] = {}
-        for split in sorted(splits, key=lambda each: (each.day, int(each.name.rsplit(":", 1)[1]))):
-            shift[split.name] = before.get(split.day, 0) - split.first_position + 1
+        for split in sorted(splits, key=lambda each: (each.day, each.start)):
+            place = (split.day - _EPOCH).days * _LONGEST + split.start
+            shift += [F.lit(place), F.lit(before.get(split.day, 0) - split.first_position + 1)]
             before[split.day] = before.get(split.day, 0) + split.records
-        shifts = F.from_json(F.lit(json.dumps(shift)), "map<string,bigint>")
         number = F.col("_position") + F.coalesce(
-            F.try_element_at(shifts, F.col("_split")),
-            F.raise_error(F.lit("a file was cut otherwise on second reading")),
+            F.try_element_at(F.create_map(*shift), F.unix_date("order_date") * F.lit(_LONGEST) + F.col("_split")),
+            F.raise_error(F.lit("a file was cut otherwise on second reading")).cast("bigint"),
         )
-        day = F.expr("left(_split, 10)")
-        return rows.withColumn("_source_seq", F.concat(day, F.lit(".csv#"), F.lpad(number.cast("string"), 10, "0")))
+        digits = F.substring((number + _TEN_DIGITS).cast("string"), 2, 10)
+        return rows.withColumn("_source_seq", F.concat(F.col("order_date").cast("string"), F.lit(".csv#"), digits))
 
     def rows_in_duckdb(self, con: duckdb.DuckDBPyConnection, days: Sequence[date]) -> str:
         """The same rows as a query. DuckDB shares no code with Spark's reader; the facts found on opening guide both."""
