@@ -15,6 +15,9 @@ from shop_pipeline.core.errors import NotChecked, TableUnreadable
 from shop_pipeline.core.lake import Lake, check_readable, row_count, table_id, unreadable, view
 from shop_pipeline.core.sources import OpenSource
 
+# Of how many rows of a day the commonest values are sought.
+SAMPLE = 500_000
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -162,28 +165,44 @@ def _facts(con: duckdb.DuckDBPyConnection, contract: Contract, new: Sequence[str
     rows = con.execute(
         f"SELECT order_date, count(*), {row_hash(contract.names, new)}{counted} FROM loaded GROUP BY order_date"
     ).fetchall()
-    tops = _commonest(con, contract) if contract.lopsided is not None else {}
+    counts = {day: count for day, count, *_ in rows}
+    tops = _commonest(con, contract, counts) if contract.lopsided is not None else {}
     return {
         day: _Facts(count, content, dict(zip(required, nulls, strict=True)), tops.get(day, {}))
         for day, count, content, *nulls in rows
     }
 
 
-def _commonest(con: duckdb.DuckDBPyConnection, contract: Contract) -> Mapping[date, Mapping[str, tuple[str, float]]]:
-    """Each column's commonest value per day (found approximately: a value in most of the rows is found for sure) and its share."""
+def _commonest(
+    con: duckdb.DuckDBPyConnection, contract: Contract, rows: Mapping[date, int]
+) -> Mapping[date, Mapping[str, tuple[str, float]]]:
+    """Each column's commonest value per day and its share; of a day with more than SAMPLE rows, of about so many of them.
+
+    The value is found approximately: one in most of the rows is found for sure, and no other share matters.
+    """
     names = [column.name for column in contract.columns if column.name != contract.key]
+    listed = ", ".join(["order_date", *map(identifier, names)])
+    big = [day for day, count in rows.items() if count > SAMPLE]
+    others = "".join(f" AND order_date <> DATE '{day}'" for day in big)
+    parts = [f"SELECT {listed} FROM loaded WHERE true{others}"]
+    parts += [
+        f"SELECT * FROM (SELECT {listed} FROM loaded WHERE order_date = DATE '{day}') "
+        f"USING SAMPLE {100 * SAMPLE / rows[day]:.6f} PERCENT (bernoulli)"
+        for day in big
+    ]
+    con.execute(f"CREATE OR REPLACE TEMP TABLE looked_at AS {' UNION ALL '.join(parts)}")
     found = ", ".join(f"approx_top_k({identifier(name)}, 1)[1] AS t{n}" for n, name in enumerate(names))
     counted = ", ".join(
         f"any_value(CAST(t{n} AS VARCHAR)), 100.0 * count(*) FILTER (WHERE {identifier(name)} = t{n}) / count(*), "
         f"100.0 * count(*) FILTER (WHERE {identifier(name)} IS NULL) / count(*)"
         for n, name in enumerate(names)
     )
-    rows = con.execute(
-        f"WITH tops AS (SELECT order_date AS d, {found} FROM loaded GROUP BY 1) "
-        f"SELECT order_date, {counted} FROM loaded JOIN tops ON d = order_date GROUP BY order_date"
+    answer = con.execute(
+        f"WITH tops AS (SELECT order_date AS d, {found} FROM looked_at GROUP BY 1) "
+        f"SELECT order_date, {counted} FROM looked_at JOIN tops ON d = order_date GROUP BY order_date"
     ).fetchall()
     commonest = {}
-    for day, *values in rows:
+    for day, *values in answer:
         each = {}
         for n, name in enumerate(names):
             value, share, null_share = values[3 * n : 3 * n + 3]

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shop_pipeline.core import freshness
+from shop_pipeline.core import duck, freshness, verify
 from shop_pipeline.core.contract import Action, Baseline, Volume
 from shop_pipeline.core.volume import backtest, baseline, judge, median
+from shop_pipeline_tests.conftest import CONTRACT
 from shop_pipeline_tests.test_sample import COUNTS
 
 FIRST = date(2026, 9, 1)
@@ -112,3 +113,20 @@ def test_nothing_is_due_before_the_first_day() -> None:
     now = datetime(2026, 9, 1, tzinfo=UTC)
     assert freshness.newest_due(FIRST, now, 26, BERLIN) is None
     assert freshness.judge(None, "", None, now, None).status == "nothing due"
+
+
+def test_the_commonest_value_of_a_big_day_is_sought_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D5: a big day beside a small one; a value in 95 % of its rows is found there too, and its share about right."""
+    monkeypatch.setattr(verify, "SAMPLE", 2000)
+    con = duck.connect()
+    con.execute(
+        """CREATE TABLE loaded AS
+        SELECT i AS order_id, CASE WHEN i % 20 = 0 THEN 'c' || i ELSE 'c1' END AS customer_id, CAST(i AS DECIMAL(10,2)) AS amount,
+               TIMESTAMP '2026-09-01' + INTERVAL (i) SECOND AS ordered_at,
+               CASE WHEN i <= 10 THEN DATE '2026-09-01' ELSE DATE '2026-09-02' END AS order_date FROM range(1, 20011) t(i)"""
+    )
+    counts = {FIRST: 10, FIRST + timedelta(days=1): 20_000}
+    small, big = (verify._commonest(con, CONTRACT, counts)[day] for day in counts)
+    assert small["customer_id"] == ("c1", 100.0)
+    assert big["customer_id"][0] == "c1"
+    assert 90 < big["customer_id"][1] < 99
