@@ -205,6 +205,20 @@ class Lopsided:
     min_rows: int = 10
 
 
+# What a condition on one row cannot have: other rows, chance, the time of day.
+_NO_CONDITION = (
+    exp.Query,
+    exp.AggFunc,
+    exp.Window,
+    exp.Rand,
+    exp.Randn,
+    exp.Uuid,
+    exp.CurrentDate,
+    exp.CurrentTime,
+    exp.CurrentTimestamp,
+    exp.CurrentDatetime,
+)
+
 # The first two rules of every contract; what they say is all that is said of a row that breaks them.
 FIELD_COUNT, HEADER_AGAIN = 1, 2
 
@@ -336,6 +350,12 @@ def refer_to_typed(expression: str, columns: Sequence[Column]) -> str:
         parsed = sqlglot.parse_one(expression, read="spark")
     except sqlglot.errors.SqlglotError as error:
         raise ValueError(f"{expression!r} is not an SQL condition ({str(error).splitlines()[0]})") from None
+    for node in parsed.walk():
+        if isinstance(node, _NO_CONDITION) or (isinstance(node, exp.Anonymous) and node.name):
+            raise ValueError(
+                f"{expression!r} has {node.sql()}: a rule is a condition on one row, the same whenever it is asked, "
+                "by functions that Spark and DuckDB both have"
+            )
     by_name = {column.name: column.typed_name for column in columns}
 
     def typed(node: exp.Expression) -> exp.Expression:

@@ -298,20 +298,26 @@ class _Reader:
             condition = refer_to_typed(str(said["holds"]), columns)
         except ValueError as problem:
             raise self.document.error((*place, "implementation", "holds"), str(problem)) from None
-        return self._tried(
-            Rule(column.name, reason, action, f"(NOT ({condition}))", plain=False), columns, (*place, "implementation", "holds")
-        )
+        rule = Rule(column.name, reason, action, f"(NOT ({condition}))", plain=False)
+        return self._tried(rule, columns, (*place, "implementation", "holds"), condition)
 
-    def _tried(self, rule: Rule, columns: Sequence[Column], place: Place) -> Rule:
-        """The rule, after it was run over no rows: an unknown function or a wrong pattern shows here, not at night."""
-        values = [f"CAST(NULL AS DATE) AS {ORDER_DATE[0]}"]
+    def _tried(self, rule: Rule, columns: Sequence[Column], place: Place, condition: str | None = None) -> Rule:
+        """The rule, after it was run over one row: an unknown function or a wrong pattern shows here, not at night."""
+        values = [f"DATE '2026-09-01' AS {ORDER_DATE[0]}"]
         for column in columns:
-            kind = "VARCHAR" if column.type == "STRING" else column.type
-            values += [f"'x' AS {duck.identifier(column.name)}", f"CAST(NULL AS {kind}) AS {duck.identifier(column.typed_name)}"]
+            kind, value = ("VARCHAR", "x") if column.type == "STRING" else (column.type, "1")
+            value = "2026-09-01 11:45:00" if kind == "TIMESTAMP" else value
+            values += [f"'{value}' AS {duck.identifier(column.name)}"]
+            values += [f"CAST('{value}' AS {kind}) AS {duck.identifier(column.typed_name)}"]
         try:
-            duck.connect().execute(f"SELECT CASE WHEN {to_duckdb(rule.broken)} THEN 1 END FROM (SELECT {', '.join(values)})")
+            asked = (
+                f"SELECT typeof({to_duckdb(condition or rule.broken)}), {to_duckdb(rule.broken)} FROM (SELECT {', '.join(values)})"
+            )
+            ((kind, _),) = duck.connect().execute(asked).fetchall()
         except duckdb.Error as error:
             raise self.document.error(place, f"the rule cannot be run ({str(error).splitlines()[0]})") from None
+        if kind != "BOOLEAN":
+            raise self.document.error(place, f"the rule is no condition: it gives a {kind}")
         return rule
 
     def _literal(self, value: object, column: Column, place: Place) -> str:
