@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from shop_pipeline.settings import Settings
 
 FAILED, WRONG, STOPPED = 1, 2, 130
+# How much of a long text is shown in a table; --json has all of it.
+SHOWN = 100
 DAYS_PER_RUN = 31
 
 app = typer.Typer(
@@ -211,8 +213,12 @@ def list_quarantine(
     days = None if first is None else [RUN_DATE.day(key) for key in _keys(first, last or first)]
     held = quarantine.held(shop.lake, shop.till_feed.contract, days)
     columns = ["run_date", "day", "source_file", "record_number", "column", "value", "reason", "raw_text"]
+
+    def cut(text: str | None) -> str | None:
+        return text if as_json or text is None or len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
     rows = [
-        [each.run_date, each.day, each.source_file, each.record, each.column, each.value, each.reason, each.text]
+        [each.run_date, each.day, each.source_file, each.record, each.column, cut(each.value), cut(each.reason), cut(each.text)]
         for day in held
         for each in held[day]
     ]

@@ -18,6 +18,10 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
 Metadata = Mapping[str, dg.MetadataValue | str | int | float | None]
 
 
+# Where a failure has the sentence of each bad partition.
+BY_PARTITION = "by_partition"
+
+
 @dataclass(frozen=True)
 class CheckOutcome:
     """What a check says of one partition. One that is not passed and not `fatal` is a warning."""
@@ -124,7 +128,11 @@ def _failure(bad: Sequence[DayOutcome], total: int, subject: str, *, may_retry: 
     first = f"{len(bad)} of {total} {subject} failed: {names}." if total > 1 else ""
     return dg.Failure(
         f"{first}\n{sentences}".strip(),
-        metadata={"failed": names, **_violations(bad)},
+        metadata={
+            "failed": names,
+            BY_PARTITION: dg.MetadataValue.json({outcome.key: outcome.sentence for outcome in bad}),
+            **_violations(bad),
+        },
         allow_retries=may_retry and any(outcome.retriable for outcome in bad),
     )
 

@@ -10,6 +10,7 @@ import dagster as dg
 from filelock import FileLock
 
 from shop_pipeline.assets.daily_load import CHECK
+from shop_pipeline.assets.day_events import BY_PARTITION
 from shop_pipeline.core.days import contiguous_ranges
 
 # Dagster's own lines about each step go to the event log; the terminal gets ours.
@@ -77,6 +78,7 @@ def _reports(instance: dg.DagsterInstance, run_id: str, keys: Sequence[str]) -> 
     Read from the instance: what a step logged before it failed is not among the events of the result.
     """
     said: dict[str, DayReport] = {}
+    failed: dict[str, DayReport] = {}
     failure = "the run ended without saying why"
     for entry in instance.all_logs(run_id):
         event = entry.dagster_event
@@ -84,6 +86,9 @@ def _reports(instance: dg.DagsterInstance, run_id: str, keys: Sequence[str]) -> 
             continue
         if event.is_step_failure:
             data = event.step_failure_data
+            if data.user_failure_data and BY_PARTITION in data.user_failure_data.metadata:
+                sentences: Any = data.user_failure_data.metadata[BY_PARTITION].value
+                failed |= {key: DayReport(key, False, sentence) for key, sentence in sentences.items()}
             failure = (data.user_failure_data.description if data.user_failure_data else None) or _message(data.error)
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             seen = event.asset_check_evaluation_data
@@ -94,7 +99,7 @@ def _reports(instance: dg.DagsterInstance, run_id: str, keys: Sequence[str]) -> 
             done = event.step_materialization_data.materialization
             if done.partition is not None and done.partition not in said:
                 said[done.partition] = DayReport(done.partition, True, "")
-    return [said.get(key) or DayReport(key, False, failure) for key in keys]
+    return [said.get(key) or failed.get(key) or DayReport(key, False, failure) for key in keys]
 
 
 def _message(error: Any) -> str:  # noqa: ANN401 - Dagster's SerializableErrorInfo

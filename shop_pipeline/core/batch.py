@@ -118,7 +118,7 @@ def read_by_duckdb(
         f"""
         SELECT order_date, _broken, count(*), {row_hash(typed_names, new, unread)},
                count({identifier(contract.key_column.typed_name)}), count(DISTINCT {identifier(contract.key_column.typed_name)}),
-               {f"max({identifier(event.typed_name)})" if event else "NULL"},
+               {f"max({identifier(event.typed_name)}) FILTER (WHERE _broken & {contract.bad_bits} = 0)" if event else "NULL"},
                {", ".join(_sum(column, "duckdb") for column in contract.columns)}
         FROM ({judged(con, contract, source, days)}) GROUP BY order_date, _broken
         """
@@ -178,7 +178,9 @@ def read_by_spark(rows: DataFrame, contract: Contract, days: Sequence[date]) -> 
         .agg(
             F.count(F.lit(1)).alias("_records"),
             F.min("_position").alias("_first"),
-            F.expr(f"max(unix_micros(`{event.typed_name}`))" if event else "NULL").alias("_last"),
+            F.expr(
+                f"max(unix_micros(`{event.typed_name}`)) FILTER (WHERE _broken & {contract.bad_bits} = 0)" if event else "NULL"
+            ).alias("_last"),
             *sums,
         )
         .collect()

@@ -106,6 +106,11 @@ class TimeFormat:
 _TIME_PARTS = ("yyyy", "MM", "dd", "HH", "mm", "ss")
 
 
+def trimmed(text: str) -> str:
+    """Spark SQL: a text without the spaces around it; other blanks are not taken off, by either engine."""
+    return f"trim(BOTH ' ' FROM {text})"
+
+
 @dataclass(frozen=True)
 class Column:
     """A column that the source sends."""
@@ -124,12 +129,18 @@ class Column:
 
     @property
     def typed(self) -> str:
-        """Spark SQL: the column as its type; NULL where its text has none. Beside the text it is called `typed_name`."""
+        """Spark SQL: the column as its type; NULL where its text has not the type's form. Called `typed_name` beside the text.
+
+        The form is asked first: what lies outside it (24:00:00, 1e3, 0x10) is taken by one engine's cast and not the other's.
+        """
         if self.type == "STRING":
             return f"nullif({self.text}, '')"
         if self.type == "TIMESTAMP":
-            return f"try_cast({self.format.iso(self.text)} AS TIMESTAMP)"
-        return f"try_cast(trim({self.text}) AS {self.type})"
+            iso = self.format.iso(self.text)
+            formed = f"{self.text} RLIKE '{self.format.regex}' AND NOT {iso} LIKE '0000%'"
+            return f"CASE WHEN {formed} THEN try_cast({iso} AS TIMESTAMP) END"
+        digits = "[0-9]+" if self.type == "INT" else f"[0-9]+([.][0-9]{{1,{self.scale}}}0*)?"
+        return f"CASE WHEN {self.text} RLIKE '^ *[+-]?{digits} *\\\\z' THEN try_cast({trimmed(self.text)} AS {self.type}) END"
 
     @property
     def typed_name(self) -> str:
@@ -139,19 +150,12 @@ class Column:
     @property
     def empty(self) -> str:
         """Spark SQL: nothing was sent."""
-        return f"(coalesce(trim({self.text}), '') = '')"
+        return f"(coalesce({trimmed(self.text)}, '') = '')"
 
     @property
     def fits(self) -> str:
-        """Spark SQL: the text is one of the type. Cheap, for nearly every row passes it."""
-        there = f"`{self.typed_name}` IS NOT NULL"
-        if self.type == "INT":
-            return f"({self.text} RLIKE '^ *[+-]?[0-9]+ *\\\\z' AND {there})"
-        if self.type.startswith("DECIMAL"):
-            return f"({self.text} RLIKE '^ *[+-]?[0-9]+([.][0-9]{{1,{self.scale}}}0*)? *\\\\z' AND {there})"
-        if self.type == "TIMESTAMP":
-            return f"({self.text} RLIKE '{self.format.regex}' AND {there} AND NOT {self.format.iso(self.text)} LIKE '0000%')"
-        return f"({there})"
+        """Spark SQL: the text is one of the type."""
+        return f"(NOT {self.empty})" if self.type == "STRING" else f"(`{self.typed_name}` IS NOT NULL)"
 
     @property
     def precision(self) -> int:
@@ -310,18 +314,17 @@ def column_rules(column: Column, missing: Action, invalid: Action) -> list[Rule]
     there = f"NOT {column.empty}"
     # Digits and signs of other scripts, tabs and line ends are let pass by one engine's cast or the other's.
     odd = f"({text} RLIKE '[^ -~]')"
-    fits = f"`{column.typed_name}` IS NOT NULL"
     rules = [Rule(name, "empty", missing, column.empty, missing=True)] if column.required else []
     if column.type == "INT":
         whole = f"({text} RLIKE '^ *[+-]?[0-9]+ *\\\\z' AND NOT {odd})"
         rules.append(Rule(name, "not a whole number", invalid, f"{there} AND NOT {whole}"))
-        rules.append(Rule(name, "overflow: too large for INT", invalid, f"{whole} AND NOT {fits}"))
+        rules.append(Rule(name, "overflow: too large for INT", invalid, f"{whole} AND NOT {column.fits}"))
     elif column.type.startswith("DECIMAL"):
         number = f"({text} RLIKE '^ *[+-]?[0-9]+([.][0-9]+)? *\\\\z' AND NOT {odd})"
         exact = f"({text} RLIKE '^ *[+-]?[0-9]+([.][0-9]{{1,{column.scale}}}0*)? *\\\\z')"
         rules.append(Rule(name, "not a number", invalid, f"{there} AND NOT {number}"))
         rules.append(Rule(name, f"more than {column.scale} decimals", invalid, f"{number} AND NOT {exact}"))
-        rules.append(Rule(name, f"overflow: too large for {column.type}", invalid, f"{number} AND {exact} AND NOT {fits}"))
+        rules.append(Rule(name, f"overflow: too large for {column.type}", invalid, f"{number} AND {exact} AND NOT {column.fits}"))
     elif column.type == "TIMESTAMP":
         rules.append(
             Rule(
@@ -333,7 +336,7 @@ def column_rules(column: Column, missing: Action, invalid: Action) -> list[Rule]
 
 def first_rules(columns: Sequence[Column], field_count: Action, header_again: Action) -> list[Rule]:
     """The rules about a record as a whole."""
-    header = " AND ".join(f"coalesce(lower(trim({column.text})), '') = '{column.name.lower()}'" for column in columns)
+    header = " AND ".join(f"coalesce(lower({trimmed(column.text)}), '') = '{column.name.lower()}'" for column in columns)
     return [
         Rule("", "wrong number of fields", field_count, "_malformed"),
         Rule("", "the header line again", header_again, f"({header})"),
@@ -375,6 +378,9 @@ def to_duckdb(expression: str) -> str:
     def wall_clock(node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.DataType) and node.this == exp.DataType.Type.TIMESTAMPTZ:
             return exp.DataType.build("TIMESTAMP", dialect="duckdb")
+        if isinstance(node, exp.Trim) and node.expression is None:
+            # Left to itself, DuckDB takes off every blank of Unicode, and Spark the space alone.
+            node.set("expression", exp.Literal.string(" "))
         return node
 
     return sqlglot.parse_one(expression, read="spark").transform(wall_clock).sql(dialect="duckdb")

@@ -23,6 +23,8 @@ from shop_pipeline.core.sources import Drift, Record, Split
 CHUNK = 16 * 1024 * 1024
 # A quoted field that starts after a comma or line start and ends before one: what RFC 4180 allows, and nothing else.
 _QUOTED_FIELD = re.compile(rb'(?<![^,\n])"(?:[^"]|"")*"(?=,|\r?\n|\r?\Z)')
+# Spark passes over a line that has nothing else, such as the Ctrl-Z at the end of a DOS file; so do the others.
+_BLANKS = bytes(range(33))
 _LONE_CR = re.compile(rb"\r(?!\n|\Z)")
 # Stands for "this field was not there" where an empty field is something else; no text of a till contains it.
 _ABSENT = "\x02absent\x02"
@@ -111,6 +113,8 @@ class TillFiles:
         text = first.removeprefix(codecs.BOM_UTF8).split(b"\n", 1)[0].rstrip(b"\r")
         if not text.strip():
             raise DayRefused(f"{shown(path)} has no header: its first line is empty. Put the till's file there")
+        if text.count(b'"') % 2:
+            raise DayRefused(f"{shown(path)}, line 1: a name in the header goes on in the next line. Mend the header")
         found = [name.strip() for name in next(csv.reader([text.decode()], strict=False))]
         wanted = self.contract.names
         folded = tuple(name.lower() for name in found)
@@ -219,7 +223,7 @@ class OpenTillFiles:
         texts = {name: F.col(fields[n]) for n, name in enumerate(header)}
         texts[header[-1]] = F.when(last.endswith("\r"), F.expr(f"left({fields[-1]}, length({fields[-1]}) - 1)")).otherwise(last)
         unfitting = F.col("_unfitting").isNotNull()
-        blank = unfitting & (F.expr("trim(BOTH ' \t\r' FROM _unfitting)") == "")
+        blank = unfitting & F.col("_unfitting").rlike(r"^[\x00-\x20]*\z")
         return raw.where(~blank).select(
             *[texts[name].alias(name) for name in self.contract.names],
             # A column of no known type: nothing in it is NULL, as it is for the days that do not have it.
@@ -268,7 +272,7 @@ class OpenTillFiles:
         columns_sent += [f"nullif({fields[header.index(name)]}, '') AS {identifier(name)}" for name in files[0].drift.added]
         texts = ", ".join(columns_sent)
         day = f"CAST(left(right(filename, {len('2026-09-01.csv')}), 10) AS DATE)"
-        blank = f"trim({fields[0]}, ' \t') = '' AND {fields[1]} IS NULL" if len(fields) > 1 else "false"
+        blank = f"regexp_full_match({fields[0]}, '[\\x00-\\x20]*') AND {fields[1]} IS NULL" if len(fields) > 1 else "false"
         return (
             f"SELECT {texts}, {day} AS order_date, "
             f"({fields[-1]} IS NULL OR _surplus IS NOT NULL) AS _malformed, "
@@ -401,7 +405,7 @@ def _records(path: Path) -> Iterator[Record]:
                 continue
             text = held.rstrip(b"\n").removesuffix(b"\r")
             held = b""
-            if text.strip(b" \t\r") or number < 0:
+            if text.strip(_BLANKS) or number < 0:
                 number += 1
                 yield _record(number, start, text)
     if held:
@@ -411,5 +415,5 @@ def _records(path: Path) -> Iterator[Record]:
 def _record(number: int, line: int, text: bytes) -> Record:
     """`text` is one record without its line end."""
     decoded = text.decode(errors="backslashreplace").removeprefix("\ufeff")
-    fields = len(decoded.split(",")) if '"' not in decoded else len(next(csv.reader([decoded], strict=False), []))
+    fields = _QUOTED_FIELD.sub(b"", text.removeprefix(codecs.BOM_UTF8)).count(b",") + 1
     return Record(number, line, decoded, fields)
