@@ -140,6 +140,7 @@ EVERY_CONTRACT = [
     aside("C19 the year 0", "3,c3,1.00,0000-01-01T00:00:00", f"ordered_at 0000-01-01T00:00:00 {TIME}"),
     Case("C41 the end of a DOS file", file(R1, R2) + "\x1a"),
     Case("C41 a line of control signs", file(R1, "\x00 \x01", R2)),
+    Case("C27 a line of quoted nothing", file(R1, '""', '" "', R2)),
     Case("C28 a blank of another kind", file("1,\u00a0,10.00,{D}T09:00:00"), rows=[(1, "\u00a0", "10.00", "09:00:00")]),
     Case("an inch mark", file('1,5" pipe,1.00,{D}T09:00:00', R2), BEFORE, refused=("line 2: a quote that does not enclose",)),
     Case("C30 a header on two lines", file("1,c1,1.00,{D}T09:00:00,x", header=f'{HEADER},"a\nb"'), BEFORE,

@@ -24,7 +24,7 @@ CHUNK = 16 * 1024 * 1024
 # A quoted field that starts after a comma or line start and ends before one: what RFC 4180 allows, and nothing else.
 _QUOTED_FIELD = re.compile(rb'(?<![^,\n])"(?:[^"]|"")*"(?=,|\r?\n|\r?\Z)')
 # Spark passes over a line that has nothing else, such as the Ctrl-Z at the end of a DOS file; so do the others.
-_BLANKS = bytes(range(33))
+_BLANK = re.compile(rb'[\x00-\x20]*("[\x00-\x20]*")?[\x00-\x20]*')
 _LONE_CR = re.compile(rb"\r(?!\n|\Z)")
 # Stands for "this field was not there" where an empty field is something else; no text of a till contains it.
 _ABSENT = "\x02absent\x02"
@@ -223,7 +223,7 @@ class OpenTillFiles:
         texts = {name: F.col(fields[n]) for n, name in enumerate(header)}
         texts[header[-1]] = F.when(last.endswith("\r"), F.expr(f"left({fields[-1]}, length({fields[-1]}) - 1)")).otherwise(last)
         unfitting = F.col("_unfitting").isNotNull()
-        blank = unfitting & F.col("_unfitting").rlike(r"^[\x00-\x20]*\z")
+        blank = unfitting & F.col("_unfitting").rlike(rf"^{_BLANK.pattern.decode()}\z")
         return raw.where(~blank).select(
             *[texts[name].alias(name) for name in self.contract.names],
             # A column of no known type: nothing in it is NULL, as it is for the days that do not have it.
@@ -405,7 +405,7 @@ def _records(path: Path) -> Iterator[Record]:
                 continue
             text = held.rstrip(b"\n").removesuffix(b"\r")
             held = b""
-            if text.strip(_BLANKS) or number < 0:
+            if number < 0 or not _BLANK.fullmatch(text):
                 number += 1
                 yield _record(number, start, text)
     if held:
