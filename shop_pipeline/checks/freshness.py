@@ -1,6 +1,6 @@
 """The check that a feed is on time."""
 
-from datetime import date, tzinfo
+from datetime import tzinfo
 from typing import Any
 
 import dagster as dg
@@ -32,7 +32,7 @@ def freshness_check(feed: Feed, zone: tzinfo) -> dg.AssetChecksDefinition:
     )
     def fresh(context: dg.AssetCheckExecutionContext, lake: LakeResource, clock: ClockResource) -> dg.AssetCheckResult:
         now = clock.now()
-        first = feed.rule.day(date.fromisoformat(str(feed.partitions.start.date())).isoformat())
+        first = feed.rule.day(feed.partitions.start.date().isoformat())
         day = freshness.newest_due(first, now, limit, zone)
         verdict, due, key_text = None, None, ""
         if day is not None:

@@ -341,10 +341,9 @@ class _Loading:
         if size is not None and size > SMALL_LOAD:
             self.starting = ThreadPoolExecutor(1).submit(self.spark, size)
 
-    def _session(self, days: Sequence[date]) -> SparkSession:
-        if self.starting is not None:
-            return pin_session(self.starting.result())
-        return pin_session(self.spark(self.opened.size(days)))
+    def _session(self) -> SparkSession:
+        started = self.spark(self.daily.source.size(self.days)) if self.starting is None else self.starting.result()
+        return pin_session(started)
 
     def _open_days(self) -> list[date]:
         return [day for day in self.days if day not in self.results]
@@ -364,7 +363,7 @@ class _Loading:
     def _write(self) -> None:
         """Write the days on which Spark reads what DuckDB read; the others, and files that changed, are refused."""
         days = self._open_days()
-        session = self._session(days)
+        session = self._session()
         rows = judged_in_spark(self.opened.rows_in_spark(session, days), self.contract)
         by_spark, splits = read_by_spark(rows, self.contract, days)
         for day, why in self.opened.changed(days).items():

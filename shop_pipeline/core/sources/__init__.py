@@ -77,9 +77,6 @@ class OpenSource(Protocol):
     def records(self, day: date, numbers: Sequence[int]) -> Mapping[int, Record]:
         """Some records of a day as they were sent, by record number (counted from 1, header and blank lines apart)."""
 
-    def size(self, days: Sequence[date]) -> int | None:
-        """How many bytes these days are, as far as that is known without reading them."""
-
     def changed(self, days: Sequence[date]) -> Mapping[date, str]:
         """Days whose source is no longer what was opened, each with the sentence that says so."""
 

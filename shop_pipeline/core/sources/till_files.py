@@ -293,10 +293,6 @@ class OpenTillFiles:
                     break
         return found
 
-    def size(self, days: Sequence[date]) -> int:
-        """The size of these days' files in bytes."""
-        return sum(self.files[day].seen[1] for day in days)
-
     def changed(self, days: Sequence[date]) -> Mapping[date, str]:
         """Days whose file was replaced or written to since it was opened."""
         sentences = {}
