@@ -292,7 +292,7 @@ class _Shop:
     def runs(self) -> "LocalRuns":
         """Runs in this process."""
 
-        from shop_pipeline.automation.local_runs import LocalRuns, open_instance
+        from shop_pipeline.automation.local_runs import LocalRuns, close_dead_runs, open_instance
 
         _show_progress()
         try:
@@ -304,6 +304,8 @@ class _Shop:
                 f"DAGSTER_HOME {home} cannot be opened ({_in_short(error)}). Mend its dagster.yaml, or move the folder away "
                 "for a new one: the tables and their run_log are not in it."
             ) from error
+        for run_id in close_dead_runs(instance):
+            _tell(f"run {run_id} is closed as failed: its process has died")
         return LocalRuns(self._definitions.defs, instance)
 
     def check_run_dates(self, keys: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from shop_pipeline.assets.ledger import run_log
 from shop_pipeline.checks.freshness import freshness_check
 from shop_pipeline.core.contract_file import load_contract
 from shop_pipeline.partitions import run_dates
-from shop_pipeline.resources import ClockResource, LakeResource, TillFilesResource, spark_resource
+from shop_pipeline.resources import ClockResource, LakeResource, TillFilesResource, of_a_run, spark_resource
 from shop_pipeline.settings import load_settings
 
 # Meant so: with a policy of its own the daemon launches a downstream asset for the good days alone.
@@ -28,12 +28,7 @@ recheck_days = recheck_job("recheck_days", till_feed)
 spark = spark_resource(settings.spark_master, settings.spark_remote, settings.spark_memory)
 lake = LakeResource(uri=settings.lake)
 till_files = TillFilesResource(landing=str(settings.landing))
-resources = {
-    "spark": spark,
-    "lake": lake,
-    "till_files": till_files,
-    "clock": ClockResource(),
-}
+resources = of_a_run(spark, lake, till_files, ClockResource())
 
 defs = dg.Definitions(
     assets=[

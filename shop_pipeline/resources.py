@@ -1,4 +1,7 @@
-"""What the assets work with, by role: Spark, the lake, the till's files, the clock."""
+"""What the assets work with, by role: Spark, the lake, the till's files, the clock.
+
+Run configuration changes none of it: whoever starts a run chooses days, not folders or Spark's settings.
+"""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.lake import Lake
+from shop_pipeline.core.run_locks import RunLocks
 from shop_pipeline.core.sources.till_files import TillFiles
 from shop_pipeline.core.spark import check_machine, for_bytes, spark_config
 
@@ -69,6 +73,29 @@ class ClockResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 def spark_resource(master: str, remote: str | None, memory: str) -> SparkResource:
     """Spark on this machine, on a cluster, or behind a Spark Connect server."""
     return SparkResource(spark_config=spark_config(master=master, remote=remote, memory=memory))
+
+
+def of_a_run(
+    spark: SparkResource, lake: LakeResource, till_files: TillFilesResource, clock: ClockResource
+) -> dict[str, dg.ResourceDefinition]:
+    """The resources as a run gets them, by the names under which assets ask for them."""
+
+    def lake_of_a_run(context: dg.InitResourceContext) -> LakeResource:
+        # Every run needs the lake first of all, and is known to be alive from here on.
+        if context.run is not None and context.instance is not None:
+            RunLocks.of(context.instance.root_directory).hold(context.run.run_id)
+        return lake
+
+    return {
+        "spark": _fixed(spark),
+        "lake": dg.ResourceDefinition(lake_of_a_run, config_schema={}),
+        "till_files": _fixed(till_files),
+        "clock": _fixed(clock),
+    }
+
+
+def _fixed(value: object) -> dg.ResourceDefinition:
+    return dg.ResourceDefinition(lambda _: value, config_schema={})
 
 
 def _open(url: str, version: int | None) -> DeltaTable:

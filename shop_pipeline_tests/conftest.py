@@ -22,7 +22,7 @@ from shop_pipeline.core.lake import Lake, table_id, view
 from shop_pipeline.core.ledger import Entry, Ledger, Verdict
 from shop_pipeline.core.spark import check_machine, for_bytes, spark_config
 from shop_pipeline.partitions import run_dates
-from shop_pipeline.resources import ClockResource, LakeResource, SparkResource, TillFilesResource
+from shop_pipeline.resources import ClockResource, LakeResource, SparkResource, TillFilesResource, of_a_run
 from shop_pipeline_tests.builders import write_day
 from shop_pipeline_tests.servers import ConnectServer
 
@@ -53,7 +53,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def spark() -> SparkResource:
     """Spark on this machine, started by the first test that needs it and used by all."""
     check_machine(remote=None)
-    return SparkResource(spark_config=for_bytes(spark_config(master="local[2]", remote=None, memory="2g"), 0))
+    return SparkResource(spark_config=for_bytes(spark_config(master="local[4]", remote=None, memory="2g"), 0))
 
 
 @pytest.fixture(scope="session")
@@ -93,12 +93,7 @@ class World:
 
     @property
     def resources(self) -> dict[str, Any]:
-        return {
-            "spark": self.spark,
-            "lake": LakeResource(uri=self.lake.uri),
-            "till_files": self.files,
-            "clock": self.clock,
-        }
+        return of_a_run(self.spark, LakeResource(uri=self.lake.uri), self.files, self.clock)
 
     def put(self, day: date, content: Any) -> Path:  # noqa: ANN401
         """Put a day's file into the landing folder."""

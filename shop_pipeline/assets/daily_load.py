@@ -17,6 +17,7 @@ from shop_pipeline.core import gates, ledger, quarantine
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.errors import ShopError
+from shop_pipeline.core.fault_points import Point, reached
 from shop_pipeline.core.load import DailyLoad
 from shop_pipeline.core.outcome import DayResult, Status
 from shop_pipeline.resources import ClockResource, SparkResource
@@ -149,6 +150,7 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
                 results = daily.load(spark.session, keys, run_id=run_id, clock=clock.now, append=append, progress=tell)
             else:
                 results = daily.check(keys, run_id=run_id, clock=clock.now)
+        reached(Point.BEFORE_DAGSTER_HEARS)
         _say(context.log, daily, results)
         context.log_event(
             dg.AssetObservation(ledger.TABLE, metadata={"dagster/row_count": daily.ledger.row_count(), "days": len(keys)})
@@ -232,11 +234,11 @@ def quarantine_asset(feed: Feed, group: str, owners: Sequence[str]) -> dg.AssetS
 
 @contextmanager
 def _as_failure() -> Iterator[None]:
-    """A mistake that its reader can mend fails the step with its sentence, and is not tried again."""
+    """A mistake that its reader can mend fails the step with its sentence; what cannot pass by itself is not tried again."""
     try:
         yield
     except ShopError as problem:
-        raise dg.Failure(str(problem), allow_retries=False) from None
+        raise dg.Failure(str(problem), allow_retries=problem.retriable) from None
 
 
 def _say(log: dg.DagsterLogManager, daily: DailyLoad, results: Sequence[DayResult]) -> None:
@@ -273,7 +275,7 @@ def _outcome(daily: DailyLoad, result: DayResult) -> DayOutcome:
             "fingerprint": seen.fingerprint,
         }
     if result.version is not None:
-        metadata["delta_version"] = result.version
+        metadata |= {"delta_version": result.version, "commit_retries": result.retries}
     if result.broken:
         metadata["violations"] = dg.MetadataValue.table(
             [dg.TableRecord({"rule": rule.name, "action": rule.action.value, "rows": rows}) for rule, rows in result.broken]

@@ -1,5 +1,6 @@
 """Runs of the definitions in this process, recorded in the Dagster instance, so that the UI shows what `shop` did."""
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -12,6 +13,7 @@ from filelock import FileLock
 from shop_pipeline.assets.daily_load import CHECK
 from shop_pipeline.assets.day_events import BY_PARTITION
 from shop_pipeline.core.days import contiguous_ranges
+from shop_pipeline.core.run_locks import Life, RunLocks
 
 # Dagster's own lines about each step go to the event log; the terminal gets ours.
 QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -22,6 +24,24 @@ def open_instance(home: Path) -> dg.DagsterInstance:
     """The instance of a DAGSTER_HOME. Its databases are made by one process at a time: two at once spoil them for good."""
     with FileLock(str(home / ".opening.lock")):
         return dg.DagsterInstance.get()
+
+
+def close_dead_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Close as failed the records of runs whose process has died on this machine, and clear away what is noted of ended ones.
+
+    A killed `shop` could not close its own. The daemon does the same from time to time; where none runs, nobody else would.
+    """
+    locks, closed = RunLocks.of(instance.root_directory), []
+    for run_id in locks.runs():
+        run = instance.get_run_by_id(run_id)
+        if run is not None and not run.is_finished:
+            if locks.life(run_id) is not Life.DEAD:
+                continue
+            instance.report_run_failed(run, "Its process has died.")
+            closed.append(run_id)
+        if locks.life(run_id) is not Life.ALIVE:
+            locks.forget(run_id)
+    return closed
 
 
 @dataclass(frozen=True)
@@ -58,8 +78,16 @@ class LocalRuns:
     def check(self, job: dg.JobDefinition, key: str) -> DayReport:
         """Run the job that compares a partition with its source, without loading."""
         resolved = self.defs.resolve_job_def(job.name)
-        result = resolved.execute_in_process(instance=self.instance, partition_key=key, run_config=QUIET, raise_on_error=False)
+        result = resolved.execute_in_process(
+            instance=self.instance, partition_key=key, run_config=QUIET, raise_on_error=False, run_id=self._new_run()
+        )
         return _reports(self.instance, result.run_id, [key])[0]
+
+    def _new_run(self) -> str:
+        """The id of a run that is to be, alive from here on."""
+        run_id = str(uuid.uuid4())
+        RunLocks.of(self.instance.root_directory).hold(run_id)
+        return run_id
 
     def _run(self, asset: dg.AssetsDefinition, keys: Sequence[str], config: Mapping[str, Any]) -> str:
         job = self.defs.resolve_implicit_global_asset_job_def()
@@ -68,7 +96,12 @@ class LocalRuns:
         else:
             where = {"tags": {RANGE_START: keys[0], RANGE_END: keys[-1]}}
         return job.execute_in_process(
-            instance=self.instance, asset_selection=[asset.key], run_config=config, raise_on_error=False, **where
+            instance=self.instance,
+            asset_selection=[asset.key],
+            run_config=config,
+            raise_on_error=False,
+            run_id=self._new_run(),
+            **where,
         ).run_id
 
 

@@ -1,21 +1,39 @@
 """The only writers of Spark's tables."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from datetime import date
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, DataFrameWriter
+from deltalake.exceptions import CommitFailedError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from shop_pipeline.core.days import day_predicate
+from shop_pipeline.core.errors import CommitConflict
 from shop_pipeline.core.lake import Lake
 
 # How many commits to look back for one's own: other processes may have committed since.
 _LOOK_BACK = 200
+# Others that commit to the same table without its lock are met with so many tries, with a random wait of some seconds.
+TRIES = 8
+LONGEST_WAIT = 10.0
+LOOK_UP = 0.2
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What a writer did: the table's version that has its rows, and how often others' commits made it start over."""
+
+    version: int
+    retries: int = 0
 
 
 def replace_days(
     lake: Lake, table: str, rows: DataFrame, days: Sequence[date], mark: str, *, statistics: Sequence[str] = ()
-) -> int:
+) -> Commit:
     """Replace the rows of exactly these days by `rows`, in one commit; every other day stays as it is.
 
     A table that is not there yet is made by that commit; a column that it lacks is added, and reads NULL in older rows.
@@ -26,42 +44,108 @@ def replace_days(
         mark: written into the commit as its userMetadata, unique to this call, and found again by it.
 
     Returns:
-        The version of the commit, or the present version where there was nothing to change.
+        The commit; its version is the present one where there was nothing to change.
 
     Raises:
         pyspark AnalysisException, condition DELTA_REPLACE_WHERE_MISMATCH: a row lies outside `days`; nothing changed.
+        CommitConflict: writers that do not take the table's lock were in the way each time; nothing changed.
     """
-    with lake.commit_lock(table):
-        writer = (
-            rows.write.format("delta")
-            .mode("overwrite")
-            .option("replaceWhere", day_predicate(days))
-            .option("partitionOverwriteMode", "static")
-        )
-        return _save(lake, table, writer, mark, statistics)
+    writer = (
+        rows.write.format("delta")
+        .mode("overwrite")
+        .option("replaceWhere", day_predicate(days))
+        .option("partitionOverwriteMode", "static")
+    )
+    return _save(lake, table, rows.sparkSession, writer, mark, statistics)
 
 
-def append(lake: Lake, table: str, rows: DataFrame, mark: str, *, statistics: Sequence[str] = ()) -> int:
-    """Add `rows` whatever is there: a rerun doubles them. Only for showing that damage. Returns the commit's version."""
-    with lake.commit_lock(table):
-        return _save(lake, table, rows.write.format("delta").mode("append"), mark, statistics)
+def append(lake: Lake, table: str, rows: DataFrame, mark: str, *, statistics: Sequence[str] = ()) -> Commit:
+    """Add `rows` whatever is there: a rerun doubles them. Only for showing that damage."""
+    return _save(lake, table, rows.sparkSession, rows.write.format("delta").mode("append"), mark, statistics)
 
 
-def _save(lake: Lake, table: str, writer: DataFrameWriter, mark: str, statistics: Sequence[str]) -> int:
+def _save(lake: Lake, table: str, session: SparkSession, writer: DataFrameWriter, mark: str, statistics: Sequence[str]) -> Commit:
     """Commit, under the table's lock. A table that is not there is made by the same commit, partitioned by order_date."""
-    if lake.open(table) is None:
-        writer = writer.partitionBy("order_date")
-        if statistics:
-            writer = writer.option("delta.dataSkippingStatsColumns", ",".join(statistics))
-    writer.option("mergeSchema", "true").option("userMetadata", mark).save(lake.table_uri(table))
-    version = version_of(lake, table, mark)
-    if version is not None:
-        return version
-    # Delta commits nothing where nothing changes: no rows for days that have none. The table is as it should be.
-    unchanged = lake.open(table)
-    if unchanged is None:
-        raise RuntimeError(f"{table} is not there after the write marked {mark}")
-    return int(unchanged.version())
+
+    def once() -> None:
+        made = writer
+        if lake.open(table) is None:
+            made = made.partitionBy("order_date")
+            if statistics:
+                made = made.option("delta.dataSkippingStatsColumns", ",".join(statistics))
+        made = made.option("mergeSchema", "true").option("userMetadata", mark)
+        _to_its_end(session, lambda: made.save(lake.table_uri(table)))
+
+    with lake.commit_lock(table):
+        retries = over_conflicts(table, once)
+        version = version_of(lake, table, mark)
+        if version is not None:
+            return Commit(version, retries)
+        # Delta commits nothing where nothing changes: no rows for days that have none. The table is as it should be.
+        unchanged = lake.open(table)
+        if unchanged is None:
+            raise RuntimeError(f"{table} is not there after the write marked {mark}")
+        return Commit(int(unchanged.version()), retries)
+
+
+def over_conflicts(table: str, write: Callable[[], None]) -> int:
+    """Call `write` until no other commit is in its way, and say how often it was called again.
+
+    Raises:
+        CommitConflict: it was in the way TRIES times.
+    """
+    tries = 0
+
+    def tried(state: RetryCallState) -> None:
+        nonlocal tries
+        tries = state.attempt_number
+
+    try:
+        Retrying(
+            retry=retry_if_exception(is_conflict),
+            stop=stop_after_attempt(TRIES),
+            wait=wait_random_exponential(multiplier=0.1, max=LONGEST_WAIT),
+            before=tried,
+            reraise=True,
+        )(write)
+    except Exception as error:
+        if is_conflict(error):
+            raise CommitConflict(
+                f"Others committed to {table} each of {tries} times that this commit was tried ({_condition(error)}); nothing "
+                "was written. Find out what else writes to it without the table's lock, and run the same days again."
+            ) from error
+        raise
+    return tries - 1
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether Delta refused a commit only because another one came first: the same write can pass when it is tried again."""
+    return isinstance(error, CommitFailedError) or _condition(error).startswith(
+        ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+    )
+
+
+def _condition(error: BaseException) -> str:
+    return (error.getCondition() or "") if isinstance(error, PySparkException) else type(error).__name__
+
+
+def _to_its_end(session: SparkSession, write: Callable[[], None]) -> None:
+    """Run a write to its end, even when this thread is told to stop meanwhile.
+
+    The JVM goes on when Python's wait for it is broken off, and would commit after the table's lock was let go. So it is
+    told to stop as well, and its answer is waited for.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        try:
+            # In short waits: not every way to interrupt this thread wakes it from a long one.
+            while not wait([writing], timeout=LOOK_UP).done:
+                pass
+        except BaseException:
+            session.interruptAll()
+            wait([writing])
+            raise
+        writing.result()
 
 
 def version_of(lake: Lake, table: str, mark: str) -> int | None:

@@ -2,7 +2,12 @@
 
 
 class ShopError(Exception):
-    """A fault that its reader can mend. `str(error)` is the sentence that is shown; no traceback goes with it."""
+    """A fault that its reader can mend. `str(error)` is the sentence that is shown; no traceback goes with it.
+
+    `retriable` where it may pass by itself, so that a run may try once more.
+    """
+
+    retriable = False
 
 
 class SettingError(ShopError):
@@ -35,3 +40,21 @@ class NotVerified(ShopError):
 
 class SchemaChanged(ShopError):
     """A table's columns have other types than the contract's; nothing was written."""
+
+
+class TableBusy(ShopError):
+    """A table may still be written to by what a killed run left behind; nothing was written."""
+
+    retriable = True
+
+
+class CommitConflict(ShopError):
+    """Others committed to a table each time that this commit was tried; nothing was written."""
+
+    retriable = True
+
+
+class DiskFull(ShopError):
+    """A disk has no space left; the tables are as they were, or their days are closed until they are loaded again."""
+
+    retriable = True

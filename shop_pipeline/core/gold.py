@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -44,26 +45,36 @@ class Readable:
 
 def readable_days(lake: Lake, upstream: Contract, days: Sequence[date]) -> dict[date, Readable]:
     """What may be read on from an upstream table."""
-    table = lake.open(upstream.table)
-    verdicts = Ledger(lake).verdicts(upstream.sql_name, days, None if table is None else table_id(table))
-    held = {} if table is None else schema_gate(upstream, table, verdicts)
-    return {day: Readable(verdict, held.get(day)) for day, verdict in verdicts.items()}
+    return _pinned(lake, upstream, days)[1]
+
+
+def _pinned(lake: Lake, upstream: Contract, days: Sequence[date]) -> tuple[DeltaTable | None, dict[date, Readable]]:
+    """The upstream table at a version, and what may be read of it at just that version.
+
+    The version is taken before the verdicts: a load says in run_log that it has started before it commits, so a commit that is
+    in this version and not yet verified closes its day here. It is the newest, not the one that a day was verified at, for old
+    versions are vacuumed away. A day verified at a newer one came in between: look again.
+    """
+    while True:
+        table = lake.open(upstream.table)
+        verdicts = Ledger(lake).verdicts(upstream.sql_name, days, None if table is None else table_id(table))
+        if table is None or max((each.version or 0 for each in verdicts.values()), default=0) <= table.version():
+            held = {} if table is None else schema_gate(upstream, table, verdicts)
+            return table, {day: Readable(verdict, held.get(day)) for day, verdict in verdicts.items()}
 
 
 def recompute_sales(
     lake: Lake, upstream: Contract, spark: Callable[[int | None], SparkSession], days: Sequence[date], run_id: str
 ) -> Sales:
-    """Replace these days in daily_sales by what the upstream table says, read at the version that was verified.
+    """Replace these days in daily_sales by what the upstream table says of them, all read at one version.
 
     Raises:
         NotVerified: a day may not be read on; nothing was written.
     """
-    opened = lake.open(upstream.table)
-    readable = readable_days(lake, upstream, days)
+    opened, readable = _pinned(lake, upstream, days)
     closed = [day for day in days if not readable[day].ok]
     if closed or opened is None:
         raise NotVerified(f"{upstream.sql_name} cannot be read on for {', '.join(map(str, closed))}; load those days first.")
-    version = max(each.verdict.version or 0 for each in readable.values())
     files = data_files(opened)
     size = sum(
         bytes_ for day, bytes_ in zip(files["order_date"].to_pylist(), files["bytes"].to_pylist(), strict=True) if day in days
@@ -71,7 +82,7 @@ def recompute_sales(
     session = pin_session(spark(size))
     rows = (
         session.read.format("delta")
-        .option("versionAsOf", version)
+        .option("versionAsOf", opened.version())
         .load(lake.table_uri(upstream.table))
         .where(F.col("order_date").isin(list(days)))
         .groupBy("order_date")
@@ -80,6 +91,6 @@ def recompute_sales(
         # One file a day, whatever the number of shuffle partitions.
         .repartition(1)
     )
-    written = replace_days(lake, TABLE, rows, days, json.dumps({"run_id": run_id, "days": [str(day) for day in days]}))
-    table = lake.open(TABLE, written)
-    return Sales(written, 0 if table is None else row_count(table))
+    commit = replace_days(lake, TABLE, rows, days, json.dumps({"run_id": run_id, "days": [str(day) for day in days]}))
+    table = lake.open(TABLE, commit.version)
+    return Sales(commit.version, 0 if table is None else row_count(table))

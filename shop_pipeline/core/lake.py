@@ -1,8 +1,8 @@
 """The lake: where a table lies, and how it is read without a JVM (delta-rs lists the files, DuckDB reads them)."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -13,8 +13,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
-from filelock import FileLock
 
+from shop_pipeline.core.commit_lock import commit_lock
 from shop_pipeline.core.duck import identifier
 from shop_pipeline.core.errors import NotChecked, TableUnreadable
 
@@ -93,17 +93,13 @@ class Lake:
         logs = [*root.glob("*/_delta_log"), *root.glob("*/*/_delta_log")]
         return sorted(str(log.parent.relative_to(root)) for log in logs)
 
-    @contextmanager
-    def commit_lock(self, name: str) -> Iterator[None]:
-        """Held by one process at a time around a Spark commit to a local table.
+    def commit_lock(self, name: str) -> AbstractContextManager[None]:
+        """Held by one process at a time around a commit to a table.
 
-        Delta's store for local disks guards only the threads of one JVM. The lock is the kernel's: it is free the moment
-        its holder dies.
+        Raises:
+            TableBusy: what a killed run left behind may still write.
         """
-        locks = Path(self.uri) / ".locks"
-        locks.mkdir(parents=True, exist_ok=True)
-        with FileLock(str(locks / f"{name.replace('/', '.')}.lock")):
-            yield
+        return commit_lock(Path(self.uri) / ".locks", name.replace("/", "."))
 
 
 def _check_complete(log: Path) -> None:

@@ -39,6 +39,7 @@ COLUMNS = (
     ("broken", "STRING"),
     ("drift", "STRING"),
     ("profile", "STRING"),
+    ("retries", "BIGINT"),
 )
 _ARROW = {
     "STRING": pa.string(),
@@ -55,7 +56,8 @@ class Entry:
     """A row of run_log. `delta_version` is set when the attempt wrote (or, for a check, the version it looked at).
 
     `row_count` counts the day's rows in the table. As JSON: `broken`, the rows that broke each rule; `drift`, how the source's
-    columns differed from the contract's; `profile`, the share (percent) of each column's commonest value.
+    columns differed from the contract's; `profile`, the share (percent) of each column's commonest value. `retries` counts how
+    often others' commits made this one start over.
     """
 
     run_id: str
@@ -78,6 +80,7 @@ class Entry:
     broken: str | None = None
     drift: str | None = None
     profile: str | None = None
+    retries: int | None = None
 
 
 @dataclass(frozen=True)

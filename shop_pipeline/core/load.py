@@ -18,12 +18,13 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shop_pipeline.core import delta_writes, duck, gates, quarantine, volume
+from shop_pipeline.core import delta_writes, disk, duck, gates, quarantine, volume
 from shop_pipeline.core.batch import Reading, difference, judged_in_spark, read_by_duckdb, read_by_spark
 from shop_pipeline.core.contract import Contract, Rule
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.drift import check_types
-from shop_pipeline.core.errors import TableUnreadable
+from shop_pipeline.core.errors import ShopError, TableUnreadable
+from shop_pipeline.core.fault_points import Point, reached
 from shop_pipeline.core.lake import Lake, table_id
 from shop_pipeline.core.ledger import APPEND, CHECK, FAILED, LOAD, STARTED, SUCCEEDED, Entry, Ledger
 from shop_pipeline.core.outcome import DayResult, Status
@@ -74,15 +75,20 @@ class DailyLoad:
 
         Raises:
             SchemaChanged: the table's columns have other types than the contract's; nothing was written.
+            CommitConflict: others committed to the table each time; nothing was written.
+            DiskFull: no space is left; nothing is half written.
             Exception: the engine or the store failed; the days are in run_log as failed, and nothing is half written.
         """
         with tempfile.TemporaryDirectory(prefix="shop-") as scratch:
             attempt = _Attempt(self, APPEND if append else LOAD, run_id, clock, {self.rule.day(key): key for key in keys}, scratch)
-            attempt.start()
             try:
+                attempt.start()
                 results = _Loading(attempt, spark, append, progress).run()
-            except Exception as error:
-                attempt.close_failed(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:1000])
+            except BaseException as error:
+                # A person's Ctrl-C and Dagster's "terminate" are none of Exception's kind, and are logged as well.
+                attempt.close_failed(error)
+                if disk.is_full(error):
+                    raise disk.full(self.lake.uri, scratch, self._again(sorted(attempt.keys))) from error
                 raise
         return [results[self.rule.day(key)] for key in keys]
 
@@ -102,6 +108,10 @@ class DailyLoad:
             attempt.close([results[day] for day in days])
         return [results[self.rule.day(key)] for key in keys]
 
+    def _again(self, days: Sequence[date]) -> str:
+        keys = [self.rule.key(day) for day in days]
+        return f"{self.rule.key_name} {keys[0]}" if len(keys) == 1 else f"{self.rule.key_name}s {keys[0]} to {keys[-1]}"
+
     def key_text(self, day: date) -> str:
         """A day's key, as messages name it: `run date 2026-09-02`."""
         return f"{self.rule.key_name} {self.rule.key(day)}"
@@ -119,6 +129,7 @@ class _Attempt:
     scratch: str
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     version: int | None = None
+    retries: int = 0
     may_have_written: bool = False
     table_identity: str | None = None
 
@@ -143,21 +154,30 @@ class _Attempt:
     def start(self) -> None:
         """Note that the days are being loaded: until they are closed, nobody may read them."""
         self.daily.ledger.append([self._entry(day, STARTED) for day in sorted(self.keys)])
+        reached(Point.AFTER_STARTED)
 
     def close(self, results: Sequence[DayResult]) -> None:
         """Note how the days ended."""
+        reached(Point.BEFORE_CLOSING)
         self.daily.ledger.append([self._closing(result) for result in results])
         self.open_days -= {result.day for result in results}
 
-    def close_failed(self, problem: str) -> None:
+    def close_failed(self, error: BaseException) -> None:
         """Close what is still open after an error; stay silent (and so leave the days closed) if a write may be under way."""
         if self.may_have_written and self.version is None:
             return
-        if self.version is not None and self.table_identity is None:
-            written = self.daily.lake.open(self.daily.table, self.version)
-            self.table_identity = None if written is None else table_id(written)
-        failed = [replace(self._entry(day, FAILED), problem=problem, delta_version=self.version) for day in sorted(self.open_days)]
-        self.daily.ledger.append(failed)
+        try:
+            if self.version is not None and self.table_identity is None:
+                written = self.daily.lake.open(self.daily.table, self.version)
+                self.table_identity = None if written is None else table_id(written)
+            failed = [
+                replace(self._entry(day, FAILED), problem=_problem(error), delta_version=self.version)
+                for day in sorted(self.open_days)
+            ]
+            self.daily.ledger.append(failed)
+        except Exception as second:
+            # The first error is the one to be told of; the days stay closed, as after a kill.
+            error.add_note(f"run_log could not be written to either: {second}")
 
     def _entry(self, day: date, status: str) -> Entry:
         return Entry(
@@ -195,6 +215,7 @@ class _Attempt:
             problem=None if result.ok else result.sentence,
             delta_version=result.version,
             duration=result.duration,
+            retries=result.retries if wrote else None,
         )
 
     @property
@@ -236,6 +257,7 @@ class _Attempt:
                     opened.name(day),
                     retriable=True,
                     version=written,
+                    retries=self.retries,
                     duration=self.seconds,
                     checks=gates.not_judged(self.daily.contract, day, "the day was not compared with its source"),
                 )
@@ -288,6 +310,7 @@ class _Attempt:
             flagged=reading.flagged,
             table_rows=checked.total_rows,
             version=self.version,
+            retries=self.retries,
             duration=self.seconds,
             drift=opened.drift(day),
             warnings=tuple(warnings),
@@ -318,6 +341,7 @@ class _Loading:
         """Load the days, and close each of them in the run log."""
         check_types(self.contract, self.attempt.table)
         self._start_spark_early()
+        reached(Point.BEFORE_READ)
         self.opened = self.daily.source.open(self.days)
         for day, why in self.opened.refused.items():
             status = Status.MISSING if day in self.opened.missing else Status.REFUSED
@@ -326,6 +350,7 @@ class _Loading:
         there = self._open_days()
         self.readings = read_by_duckdb(self.attempt.con, self.contract, self.opened, there) if there else {}
         self._judge()
+        reached(Point.AFTER_JUDGING)
         self.progress(f"read {len(there)} of {len(self.days)} days; {len(self.results)} refused or missing")
         if self._open_days():
             self._write()
@@ -385,20 +410,20 @@ class _Loading:
             kept = kept.where(f"_broken & {self.contract.bad_bits} = 0")
         mark = json.dumps({"attempt": attempt.name, "run_id": attempt.run_id})
         typed = self._typed(self.opened.with_seq(kept, splits), self.opened.new_columns(good))
+        reached(Point.BEFORE_COMMIT)
+        lake, table, statistics = self.daily.lake, self.daily.table, self.contract.searched
         attempt.may_have_written = True
         try:
             if self.append:
-                attempt.version = delta_writes.append(
-                    self.daily.lake, self.daily.table, typed, mark, statistics=self.contract.searched
-                )
+                commit = delta_writes.append(lake, table, typed, mark, statistics=statistics)
             else:
-                attempt.version = delta_writes.replace_days(
-                    self.daily.lake, self.daily.table, typed, good, mark, statistics=self.contract.searched
-                )
-        except Exception:
-            attempt.version = delta_writes.version_of(self.daily.lake, self.daily.table, mark)
+                commit = delta_writes.replace_days(lake, table, typed, good, mark, statistics=statistics)
+        except BaseException:
+            attempt.version = delta_writes.version_of(lake, table, mark)
             attempt.may_have_written = attempt.version is not None
             raise
+        attempt.version, attempt.retries = commit.version, commit.retries
+        reached(Point.AFTER_COMMIT)
 
     def _typed(self, rows: DataFrame, new: Sequence[str]) -> DataFrame:
         typed = {column.name: F.col(column.typed_name) for column in self.contract.columns}
@@ -414,9 +439,10 @@ class _Loading:
         attempt, days = self.attempt, self._open_days()
         if not self.append:
             with_rows = [day for day in days if self.readings[day].quarantined]
-            quarantine.replace(
+            attempt.retries += quarantine.replace(
                 self.daily.lake, self.contract, self.daily.rule, attempt.con, self.opened, days, with_rows, attempt.run_id
             )
+        reached(Point.BEFORE_CHECK)
         checked = compare(
             self.daily.lake,
             self.daily.table,
@@ -468,6 +494,14 @@ class _Loading:
 
 def _broken(contract: Contract, reading: Reading) -> tuple[tuple[Rule, int], ...]:
     return tuple((rule, rows) for rule, rows in zip(contract.rules, reading.broken, strict=True) if rows)
+
+
+def _problem(error: BaseException) -> str:
+    """An error in a line, as run_log has it."""
+    if not isinstance(error, Exception):
+        return f"it was cancelled ({type(error).__name__})"
+    first = str(error).splitlines()[0] if str(error) else ""
+    return first if isinstance(error, ShopError) else f"{type(error).__name__}: {first}"[:1000]
 
 
 def _drift_as_json(result: DayResult) -> dict[str, object]:

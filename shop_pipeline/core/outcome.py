@@ -39,7 +39,7 @@ class DayResult:
     """What became of a day. `sentence` says it to a person; `retriable` is false where only a person can help.
 
     `warnings` are what is odd about it all the same, a sentence each; `broken` the rules that its rows broke and how many
-    did; `rows` what the table has of it, `table_rows` what it has of all days.
+    did; `rows` what the table has of it, `table_rows` what it has of all days; `retries` how often a commit had to start over.
     """
 
     key: str
@@ -56,6 +56,7 @@ class DayResult:
     flagged: int = 0
     table_rows: int = 0
     version: int | None = None
+    retries: int = 0
     duration: float = 0.0
     drift: Drift = field(default_factory=Drift)
     warnings: tuple[str, ...] = ()

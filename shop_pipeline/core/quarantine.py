@@ -18,6 +18,7 @@ from shop_pipeline.core import duck
 from shop_pipeline.core.batch import CHUNK, BadRow, Violation, bad_rows
 from shop_pipeline.core.contract import Action, Contract
 from shop_pipeline.core.days import KeyRule, day_predicate
+from shop_pipeline.core.delta_writes import over_conflicts
 from shop_pipeline.core.lake import Lake, view
 from shop_pipeline.core.sources import OpenSource
 
@@ -52,20 +53,28 @@ def replace(
     days: Sequence[date],
     with_rows: Sequence[date],
     run_id: str,
-) -> None:
-    """Replace what is set aside of `days` by what the source has now (`with_rows`: those of the days that have any)."""
+) -> int:
+    """Replace what is set aside of `days` by what the source has now (`with_rows`: those of the days that have any).
+
+    Returns:
+        How often others' commits made it start over.
+    """
     table = table_of(contract)
     lake.create(table, COLUMNS, DESCRIPTION)
     if not with_rows and not counts(lake, contract, days):
-        return
-    rows = chain.from_iterable(_rows(contract, rule, con, source, day, run_id) for day in with_rows)
-    with lake.commit_lock(table):
+        return 0
+
+    def write() -> None:
+        rows = chain.from_iterable(_rows(contract, rule, con, source, day, run_id) for day in with_rows)
         write_deltalake(
             lake.table_uri(table),
             pa.RecordBatchReader.from_batches(SCHEMA, _batches(rows)),
             mode="overwrite",
             predicate=day_predicate(days),
         )
+
+    with lake.commit_lock(table):
+        return over_conflicts(table, write)
 
 
 def _rows(
