@@ -255,6 +255,28 @@ def release(
         raise typer.Exit(FAILED)
 
 
+@app.command()
+def maintain(
+    retention_hours: Annotated[
+        int | None, typer.Option("--retention-hours", help="Keep the files of the versions of so many hours; by default 30 days.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make few data files of many, remove those that no version of the last days needs; changes no row."""
+    from shop_pipeline.automation.maintenance import OP, RETENTION_HOURS, maintain_tables
+    from shop_pipeline.core.maintenance import FLOOR_HOURS
+
+    hours = RETENTION_HOURS if retention_hours is None else retention_hours
+    if hours < FLOOR_HOURS:
+        raise WrongUsage(
+            f"--retention-hours {hours} is too short: readers and time travel need the files of the last {FLOOR_HOURS} hours."
+        )
+    shop = _Shop()
+    done = shop.runs.run(maintain_tables, OP, {"retention_hours": hours})
+    columns = ["table", "files_before", "files_after", "removed"]
+    _print_rows(columns, [[each[column] for column in columns] for each in done], as_json)
+
+
 @app.command(hidden=True)
 def prepare() -> None:
     """Make DAGSTER_HOME ready and say what is in force; `make dev` does it before the web UI starts."""

@@ -8,6 +8,7 @@ import dagster as dg
 from shop_pipeline.assets import till
 from shop_pipeline.assets.daily_load import quarantine_asset, recheck_job
 from shop_pipeline.assets.ledger import run_log
+from shop_pipeline.automation.maintenance import maintain_tables, maintenance_schedule
 from shop_pipeline.checks.freshness import freshness_check
 from shop_pipeline.core.contract_file import load_contract
 from shop_pipeline.partitions import run_dates
@@ -38,7 +39,8 @@ defs = dg.Definitions(
         run_log(till_feed.asset, till.GROUP, till.OWNERS),
     ],
     asset_checks=[freshness_check(till_feed, settings.zone)],
-    jobs=[recheck_days],
+    jobs=[recheck_days, maintain_tables],
+    schedules=[maintenance_schedule(settings.timezone)],
     resources=resources,
     # A run's steps share one Spark session.
     executor=dg.in_process_executor,

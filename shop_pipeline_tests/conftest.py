@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -20,7 +20,9 @@ from shop_pipeline.core.contract_file import load_contract
 from shop_pipeline.core.days import RUN_DATE
 from shop_pipeline.core.lake import Lake, table_id, view
 from shop_pipeline.core.ledger import Entry, Ledger, Verdict
-from shop_pipeline.core.spark import check_machine, for_bytes, spark_config
+from shop_pipeline.core.load import DailyLoad
+from shop_pipeline.core.outcome import DayResult
+from shop_pipeline.core.spark import check_machine, spark_config
 from shop_pipeline.partitions import run_dates
 from shop_pipeline.resources import ClockResource, LakeResource, SparkResource, TillFilesResource, of_a_run
 from shop_pipeline_tests.builders import write_day
@@ -40,6 +42,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
+@dataclass
+class Tally:
+    """What the tests of crashes and of runs at the same time did, told at the end of the suite."""
+
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("kills", "processes", "commits", "conflicts", "retries", "lost", "doubled"), 0)
+    )
+
+    def add(self, **more: int) -> None:
+        for name, number in more.items():
+            self.counts[name] += number
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {number}" for name, number in self.counts.items())
+
+
+TALLY = Tally()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if any(TALLY.counts.values()):
+        terminalreporter.write_line(f"safe under fire: {TALLY}")
+
+
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test sees the settings of whoever runs it, nor writes into their folders."""
@@ -51,9 +77,14 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> SparkResource:
-    """Spark on this machine, started by the first test that needs it and used by all."""
+    """Spark on this machine, started by the first test that needs it and used by all.
+
+    With the JVM's optimising compiler, which a small load of the product leaves out: the suite is not over in a minute.
+    """
     check_machine(remote=None)
-    return SparkResource(spark_config=for_bytes(spark_config(master="local[4]", remote=None, memory="2g"), 0))
+    made = SparkResource(spark_config=spark_config(master="local[4]", remote=None, memory="2g"))
+    made.session()
+    return made
 
 
 @pytest.fixture(scope="session")
@@ -122,6 +153,14 @@ class World:
             **where,
         )
 
+    def daily(self) -> DailyLoad:
+        """The load itself, without Dagster."""
+        return DailyLoad(self.lake, self.files.source(CONTRACT), CONTRACT, RUN_DATE)
+
+    def load(self, keys: Sequence[str]) -> list[DayResult]:
+        """Load days without Dagster."""
+        return self.daily().load(self.spark.session, keys, run_id="by the test", clock=self.clock.now)
+
     def recheck(self, key: str) -> dg.ExecuteInProcessResult:
         """Run check_day alone."""
         return self._check(key, ORDERS_DAILY, dg.AssetSelection.checks(dg.AssetCheckKey(ORDERS_DAILY.key, CHECK)))
@@ -166,8 +205,12 @@ class World:
 
     def verdict(self, day: date) -> Verdict:
         """May the day be read?"""
+        return self.verdicts([day])[day]
+
+    def verdicts(self, days: Sequence[date]) -> Mapping[date, Verdict]:
+        """May these days be read?"""
         opened = self.lake.open("orders_daily")
-        return self.ledger.verdicts("orders_daily", [day], table_id(opened) if opened else None)[day]
+        return self.ledger.verdicts("orders_daily", days, table_id(opened) if opened else None)
 
     def log(self, day: date) -> list[Entry]:
         """The run log's rows about a day, oldest first."""
@@ -277,14 +320,14 @@ def clean_environment(**extra: str) -> dict[str, str]:
     return kept | extra
 
 
-def wait_until(what: str, holds: Callable[[], object], timeout: float = 120) -> Any:  # noqa: ANN401
+def wait_until(what: str, holds: Callable[[], object], timeout: float = 120, pause: float = 0.2) -> Any:  # noqa: ANN401
     """What `holds` returns, as soon as that is true."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         found = holds()
         if found:
             return found
-        time.sleep(0.2)
+        time.sleep(pause)
     raise AssertionError(f"not within {timeout} s: {what}")
 
 

@@ -144,7 +144,7 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
             context.log.info(text)
             PROGRESS.info(text)
 
-        with _as_failure():
+        with failing_in_a_sentence():
             if loading:
                 spark.check_machine()
                 results = daily.load(spark.session, keys, run_id=run_id, clock=clock.now, append=append, progress=tell)
@@ -178,7 +178,7 @@ def recheck_job(name: str, feed: Feed) -> dg.JobDefinition:
             raise dg.Failure(f"Choose a {feed.rule.key_name}: {name} checks one day.", allow_retries=False)
         clock: ClockResource = context.resources.clock
         daily = feed.load(context.resources)
-        with _as_failure():
+        with failing_in_a_sentence():
             results = daily.check([context.partition_key], run_id=context.run_id, clock=clock.now)
         _say(context.log, daily, results)
         for result in results:
@@ -233,7 +233,7 @@ def quarantine_asset(feed: Feed, group: str, owners: Sequence[str]) -> dg.AssetS
 
 
 @contextmanager
-def _as_failure() -> Iterator[None]:
+def failing_in_a_sentence() -> Iterator[None]:
     """A mistake that its reader can mend fails the step with its sentence; what cannot pass by itself is not tried again."""
     try:
         yield

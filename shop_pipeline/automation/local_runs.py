@@ -13,6 +13,7 @@ from filelock import FileLock
 from shop_pipeline.assets.daily_load import CHECK
 from shop_pipeline.assets.day_events import BY_PARTITION
 from shop_pipeline.core.days import contiguous_ranges
+from shop_pipeline.core.errors import ShopError
 from shop_pipeline.core.run_locks import Life, RunLocks
 
 # Dagster's own lines about each step go to the event log; the terminal gets ours.
@@ -82,6 +83,22 @@ class LocalRuns:
             instance=self.instance, partition_key=key, run_config=QUIET, raise_on_error=False, run_id=self._new_run()
         )
         return _reports(self.instance, result.run_id, [key])[0]
+
+    def run(self, job: dg.JobDefinition, op: str, config: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Run a job of one op and give what the op returns.
+
+        Raises:
+            ShopError: the op failed; its sentence.
+        """
+        result = self.defs.resolve_job_def(job.name).execute_in_process(
+            instance=self.instance,
+            run_config={**QUIET, "ops": {op: {"config": config}}},
+            raise_on_error=False,
+            run_id=self._new_run(),
+        )
+        if not result.success:
+            raise ShopError(_reports(self.instance, result.run_id, [""])[0].sentence)
+        return result.output_for_node(op)
 
     def _new_run(self) -> str:
         """The id of a run that is to be, alive from here on."""

@@ -21,6 +21,8 @@ _LOOK_BACK = 200
 TRIES = 8
 LONGEST_WAIT = 10.0
 LOOK_UP = 0.2
+# Threads that stay: a new one costs a new connection to the JVM.
+_writers = ThreadPoolExecutor(8, thread_name_prefix="commit")
 
 
 @dataclass(frozen=True)
@@ -135,17 +137,16 @@ def _to_its_end(session: SparkSession, write: Callable[[], None]) -> None:
     The JVM goes on when Python's wait for it is broken off, and would commit after the table's lock was let go. So it is
     told to stop as well, and its answer is waited for.
     """
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(write)
-        try:
-            # In short waits: not every way to interrupt this thread wakes it from a long one.
-            while not wait([writing], timeout=LOOK_UP).done:
-                pass
-        except BaseException:
-            session.interruptAll()
-            wait([writing])
-            raise
-        writing.result()
+    writing = _writers.submit(write)
+    try:
+        # In short waits: not every way to interrupt this thread wakes it from a long one.
+        while not wait([writing], timeout=LOOK_UP).done:
+            pass
+    except BaseException:
+        session.interruptAll()
+        wait([writing])
+        raise
+    writing.result()
 
 
 def version_of(lake: Lake, table: str, mark: str) -> int | None:

@@ -1,7 +1,6 @@
 """orders_daily through `materialize`, as Dagster's users run it, and the parts under it on real Spark and Delta."""
 
 import shutil
-import threading
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -491,44 +490,6 @@ def test_hostile_session_defaults_change_nothing(world: World) -> None:
     world.run([KEYS[0]])
     assert [str(row[3]) for row in world.orders(FIRST)] == ["2026-09-01 09:15:00"]
     assert len(world.orders(SECOND)) == 3
-
-
-@pytest.mark.slow
-def test_a_reader_sees_only_before_or_after(world: World) -> None:
-    """A6: polled through 200 reloads that alternate between two contents of a day."""
-    world.put(FIRST, rows_of(FIRST, 1, 2))
-    world.put(SECOND, rows_of(SECOND, 50, 2))
-    world.run(KEYS[:2])
-    session = world.spark.session()
-    row = """SELECT {n} AS order_id, 'C01' AS customer_id, CAST(5 AS DECIMAL(10,2)) AS amount,
-        TIMESTAMP '2026-09-01 09:00:00' AS ordered_at, DATE '2026-09-01' AS order_date,
-        TIMESTAMP '2026-09-01' AS _source_version, '{n}' AS _source_seq, TIMESTAMP '2026-09-02' AS _loaded_at"""
-    two, six = (session.sql(" UNION ALL ".join(row.format(n=n) for n in range(count))).coalesce(1) for count in (2, 6))
-    replace_days(world.lake, "orders_daily", two, [FIRST], "before")
-    seen: dict[tuple[Any, ...], int] = {}
-    done = threading.Event()
-    errors: list[Exception] = []
-
-    def poll() -> None:
-        try:
-            while not done.is_set():
-                found = tuple(world.query("SELECT count(*), sum(amount) FROM orders_daily WHERE order_date = DATE '2026-09-01'"))
-                seen[found] = seen.get(found, 0) + 1
-        except Exception as error:
-            errors.append(error)
-
-    reader = threading.Thread(target=poll)
-    reader.start()
-    try:
-        for n in range(200):
-            replace_days(world.lake, "orders_daily", six if n % 2 == 0 else two, [FIRST], f"reload {n}")
-    finally:
-        done.set()
-        reader.join()
-    assert not errors
-    assert {found[0][0] for found in seen} == {2, 6}
-    assert len(seen) == 2
-    assert sum(seen.values()) > 100
 
 
 def test_a_load_that_cannot_be_verified_closes_its_day(world: World) -> None:
