@@ -9,7 +9,10 @@ export DAGSTER_HOME ?= $(CURDIR)/dagster_home
 NAME ?=
 PORT ?= 3000
 
-.PHONY: setup month dev test test-fast lint docs bench
+MINUTES ?= 10
+SEED ?= 1
+
+.PHONY: setup month dev test test-fast lint docs bench soak
 
 setup: $(READY)
 
@@ -49,3 +52,7 @@ docs: setup
 
 bench: setup
 	$(BIN)/python -m bench $(NAME)
+
+# Loads killed at random for so many minutes (at most 120); says what it did, and fails if a row was lost or doubled.
+soak: setup
+	$(BIN)/python -m shop_pipeline_tests.soak $(MINUTES) $(SEED)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from shop_pipeline.core.errors import SettingError
@@ -33,8 +33,9 @@ class Settings(BaseSettings):
     timezone: str = "UTC"
     first_run_date: date = date(2026, 9, 2)
     shopflow_first_day: date = Field(date(2024, 1, 1), validation_alias="SHOPFLOW_FIRST_DAY")
-    postgres_url: str | None = None
-    alert_urls: Annotated[tuple[str, ...], NoDecode] = ()
+    # With passwords in them: shown nowhere.
+    postgres_url: SecretStr | None = None
+    alert_urls: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     dagster_home: Path = Field(Path("dagster_home"), validation_alias="DAGSTER_HOME")
 
     @field_validator("landing", "dagster_home")
@@ -86,7 +87,8 @@ class Settings(BaseSettings):
     @classmethod
     def _connect_url(cls, url: str | None) -> str | None:
         if url is not None and not url.startswith("sc://"):
-            raise ValueError(f"{url!r} is not the address of a Spark Connect server; write sc://host:port")
+            # Not repeated here: an address may have a password or a token in it.
+            raise ValueError("it is not the address of a Spark Connect server; write sc://host:port")
         return url
 
     @field_validator("alert_urls", mode="before")

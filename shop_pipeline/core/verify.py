@@ -114,6 +114,14 @@ def compare(
         aside = quarantine.counts(lake, contract, to_check)
     except TableUnreadable as problem:
         return none_of_them(str(problem))
+    except duckdb.IOException as error:
+        newest = lake.open(table)
+        if newest is not None and newest.version() > opened.version():
+            return none_of_them(
+                f"version {opened.version()} of the table {table} is no longer available: its files were vacuumed. "
+                "Look at the newest version"
+            )
+        return none_of_them(str(unreadable(table, lake.table_uri(table), error)))
     except duckdb.Error as error:
         return none_of_them(str(unreadable(table, lake.table_uri(table), error)))
     comparisons = {}

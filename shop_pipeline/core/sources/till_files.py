@@ -88,6 +88,8 @@ class TillFiles:
 
     def _inspect(self, day: date) -> TillFile:
         path = self.path(day)
+        if path.is_symlink() and not path.resolve().is_relative_to(self.landing.resolve()):
+            raise DayRefused(f"{shown(path)} is a link to a file outside {shown(self.landing)}. Put the file itself there")
         if path.exists() and not path.is_file():
             what = "a folder" if path.is_dir() else "a pipe or device"
             raise DayRefused(f"{shown(path)} is {what}, not a file. Put one file there")
