@@ -462,9 +462,9 @@ def _wrong_usage(error: Exception) -> int:
 def main() -> None:
     """Run `shop`; a mistake ends in one sentence, never in a traceback."""
     try:
+        # A Ctrl-C is typer's to catch, which makes a status of it.
         status = app(standalone_mode=False, prog_name="shop")
     except (typer.Abort, KeyboardInterrupt):
-        _tell("stopped; run the same command again to finish")
         status = STOPPED
     except typer.TyperException as error:
         status = _wrong_usage(error)
@@ -474,4 +474,6 @@ def main() -> None:
     except ShopError as error:
         _tell(str(error))
         status = FAILED
+    if status == STOPPED:
+        _tell("stopped; run the same command again to finish")
     sys.exit(status if isinstance(status, int) else 0)

@@ -12,7 +12,7 @@ import dagster as dg
 from dagster_shared.utils.warnings import PreviewWarning
 from pydantic import Field
 
-from shop_pipeline.assets.day_events import CheckOutcome, DayOutcome, log_checks, report
+from shop_pipeline.assets.day_events import CheckOutcome, DayOutcome, log_checks, report, tried_again
 from shop_pipeline.core import gates, ledger, quarantine
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
@@ -126,14 +126,17 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
         # So that checks can be run without loading.
         can_subset=True,
         backfill_policy=dg.BackfillPolicy.multi_run(days_per_run),
-        retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL),
         required_resource_keys=feed.resource_keys,
     )
     def load_and_verify(context: dg.AssetExecutionContext, config: LoadConfig) -> Iterator[Any]:
-        spark: SparkResource = context.resources.spark
-        clock: ClockResource = context.resources.clock
         if not (context.has_partition_key or context.has_partition_key_range):
             raise dg.Failure(f"No {rule.key_name} was given: choose which day to load; none is guessed.", allow_retries=False)
+        with tried_again(context):
+            yield from load_or_check(context, config)
+
+    def load_or_check(context: dg.AssetExecutionContext, config: LoadConfig) -> Iterator[Any]:
+        spark: SparkResource = context.resources.spark
+        clock: ClockResource = context.resources.clock
         daily = feed.load(context.resources)
         keys = list(context.partition_keys)
         run_id = context.run.run_id

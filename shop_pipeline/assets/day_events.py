@@ -5,6 +5,7 @@ days are all good yields its materialization, and one with a bad day logs the go
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,28 @@ class DayOutcome:
     metadata: Metadata
     retriable: bool = False
     checks: tuple[CheckOutcome, ...] = ()
+
+
+RETRIES, FIRST_WAIT = 2, 5
+
+
+@contextmanager
+def tried_again(context: dg.AssetExecutionContext) -> Iterator[None]:
+    """Around a step: an error that may pass by itself has the step tried again, twice, after 5 and 10 seconds.
+
+    Not by Dagster's RetryPolicy, which also tries a step again that a person has stopped.
+    """
+    wait = FIRST_WAIT * 2**context.retry_number
+    try:
+        yield
+    except dg.Failure as failure:
+        if not failure.allow_retries:
+            raise
+        raise dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=wait) from failure
+    except dg.DagsterError:
+        raise
+    except Exception as error:
+        raise dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=wait) from error
 
 
 def report(

@@ -6,8 +6,8 @@ from typing import Any
 
 import dagster as dg
 
-from shop_pipeline.assets.daily_load import Feed, daily_load
-from shop_pipeline.assets.day_events import DayOutcome, report
+from shop_pipeline.assets.daily_load import Feed, daily_load, failing_in_a_sentence
+from shop_pipeline.assets.day_events import DayOutcome, report, tried_again
 from shop_pipeline.core import gold
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import RUN_DATE
@@ -52,9 +52,12 @@ def daily_sales(feed: Feed) -> dg.AssetsDefinition:
         partitions_def=feed.partitions,
         # Another policy than upstream's: the daemon then launches this asset for the good days by itself.
         backfill_policy=dg.BackfillPolicy.multi_run(366),
-        retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL),
     )
     def make_sales(context: dg.AssetExecutionContext, spark: SparkResource, lake: LakeResource) -> Iterator[Any]:
+        with tried_again(context), failing_in_a_sentence():
+            yield from recompute(context, spark, lake)
+
+    def recompute(context: dg.AssetExecutionContext, spark: SparkResource, lake: LakeResource) -> Iterator[Any]:
         keys = {RUN_DATE.day(key): key for key in context.partition_keys}
         readable = gold.readable_days(lake.lake(), upstream, list(keys))
         good = sorted(day for day in keys if readable[day].ok)

@@ -18,6 +18,7 @@ from shop_pipeline.core.run_locks import Life, RunLocks
 
 # Dagster's own lines about each step go to the event log; the terminal gets ours.
 QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+INTERRUPTED = "UNEXPECTED_TERMINATION"
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
@@ -134,7 +135,11 @@ def _reports(instance: dg.DagsterInstance, run_id: str, keys: Sequence[str]) -> 
         event = entry.dagster_event
         if event is None:
             continue
-        if event.is_step_failure:
+        if event.event_type == dg.DagsterEventType.RUN_FAILURE and event.job_failure_data.failure_reason is not None:
+            if event.job_failure_data.failure_reason.value == INTERRUPTED:
+                # Dagster has kept Ctrl-C to itself, in order to close the run's record; the command is to stop all the same.
+                raise KeyboardInterrupt
+        elif event.is_step_failure:
             data = event.step_failure_data
             if data.user_failure_data and BY_PARTITION in data.user_failure_data.metadata:
                 sentences: Any = data.user_failure_data.metadata[BY_PARTITION].value

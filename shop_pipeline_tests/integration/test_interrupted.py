@@ -4,15 +4,17 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import date
+from pathlib import Path
 
-import dagster as dg
 import pytest
 
 from shop_pipeline.core import delta_writes, fault_points
 from shop_pipeline.core.fault_points import Point
 from shop_pipeline.core.ledger import FAILED
-from shop_pipeline_tests.conftest import DAILY_SALES, ORDERS_DAILY, World, failure_text, run_date
+from shop_pipeline_tests.conftest import DAILY_SALES, ORDERS_DAILY, Shop, World, failure_text, run_date
 from shop_pipeline_tests.fire import fingerprint, in_files, in_table, month, put
 
 DAYS = [date(2026, 9, 1), date(2026, 9, 2)]
@@ -24,33 +26,63 @@ def put_two(world: World, version: int) -> None:
     put(world.landing, {day: rows for day, rows in month(version).items() if day in DAYS})
 
 
-@pytest.mark.parametrize("point", list(Point))
-def test_a_cancelled_run_says_so_and_the_day_is_before_or_after(world: World, point: Point) -> None:
-    """C95, C105: as "terminate" in the UI does it. What was good stays good where nothing was written; what was written and not
-    compared is closed; a rerun completes."""
-    put_two(world, 0)
-    assert world.run(KEYS).success
-    before = fingerprint(in_table(world.lake))
-    put_two(world, 1)
-    end = fault_points.watch(lambda reached: os.kill(os.getpid(), signal.SIGINT) if reached is point else None)
+@contextmanager
+def watched(watcher: fault_points.Watcher) -> Iterator[None]:
+    end = fault_points.watch(watcher)
     try:
-        with pytest.raises(dg.DagsterExecutionInterruptedError):
-            world.run(KEYS)
+        yield
     finally:
         end()
-    after = fingerprint(in_files(world.landing))
-    assert fingerprint(in_table(world.lake)) == (after if point in COMMITTED else before)
-    last = [world.log(day)[-1] for day in DAYS]
-    if point is Point.BEFORE_DAGSTER_HEARS:
-        assert all(world.verdict(day).verified for day in DAYS)
-    else:
-        assert [each.status for each in last] == [FAILED] * 2
-        assert {each.problem for each in last} == {"it was cancelled (DagsterExecutionInterruptedError)"}
-        # The state of the data is another thing than the state of the last run.
-        assert all(world.verdict(day).verified == (point not in COMMITTED) for day in DAYS)
-        assert all((each.delta_version is not None) == (point in COMMITTED) for each in last)
+
+
+def interrupt_at(point: Point) -> AbstractContextManager[None]:
+    """Ctrl-C at a point."""
+    return watched(lambda reached: os.kill(os.getpid(), signal.SIGINT) if reached is point else None)
+
+
+def test_a_cancelled_load_says_so_and_the_day_is_before_or_after(world: World) -> None:
+    """C95, C105: what was good stays good where nothing was written; what was written and not compared is closed; a rerun
+    completes. The state of the data is another thing than the state of the last run."""
+    put_two(world, 0)
+    assert all(result.ok for result in world.load(KEYS))
+    for version, point in enumerate(list(Point)[:-1], start=1):
+        before = fingerprint(in_table(world.lake))
+        put_two(world, version)
+        with pytest.raises(KeyboardInterrupt), interrupt_at(point):
+            world.load(KEYS)
+        after = fingerprint(in_files(world.landing))
+        assert fingerprint(in_table(world.lake)) == (after if point in COMMITTED else before), point
+        last = [world.log(day)[-1] for day in DAYS]
+        assert {(each.status, each.problem) for each in last} == {(FAILED, "it was cancelled (KeyboardInterrupt)")}
+        verdicts = world.verdicts(DAYS)
+        assert {verdicts[day].verified for day in DAYS} == {point not in COMMITTED}, point
+        assert {each.delta_version is not None for each in last} == {point in COMMITTED}, point
+        assert all(result.ok for result in world.load(KEYS))
+        assert fingerprint(in_table(world.lake)) == after
+
+
+@pytest.mark.parametrize("point", [Point.BEFORE_COMMIT, Point.AFTER_COMMIT])
+def test_a_stopped_run_is_not_tried_again_by_its_step(world: World, point: Point) -> None:
+    """C96: Dagster's own RetryPolicy would; nothing is made of a day that was stopped."""
+    put_two(world, 0)
+    with interrupt_at(point):
+        assert not world.run(KEYS, ORDERS_DAILY, DAILY_SALES).success
+    assert [each.status for each in world.log(DAYS[0])] == ["started", "failed"]
+    assert world.materialized(ORDERS_DAILY) == world.materialized(DAILY_SALES) == set()
     assert world.run(KEYS, ORDERS_DAILY, DAILY_SALES).success
-    assert fingerprint(in_table(world.lake)) == after
+    assert fingerprint(in_table(world.lake)) == fingerprint(in_files(world.landing))
+
+
+def test_ctrl_c_stops_the_whole_command(shop: Shop, tmp_path: Path) -> None:
+    """And not only the run that it falls into; the same command again finishes."""
+    put(tmp_path / "landing", {day: rows for day, rows in month(0).items() if day in DAYS})
+    with interrupt_at(Point.BEFORE_READ):
+        ran = shop("backfill", *KEYS, "--days-per-run", "1")
+    assert (ran.status, ran.out) == (130, "")
+    assert "stopped; run the same command again to finish" in ran.err
+    log = shop("sql", "SELECT count(*) n FROM run_log", "--json").out
+    assert log == '[{"n": 2}]\n'
+    assert shop("backfill", *KEYS, "--days-per-run", "1").out == "ran 2 runs, 0 failed; orders_daily has 2 days, 8 orders\n"
 
 
 def test_the_lock_is_kept_until_the_jvm_has_stopped_too(world: World) -> None:
@@ -74,8 +106,8 @@ def test_the_lock_is_kept_until_the_jvm_has_stopped_too(world: World) -> None:
     assert delta_writes.replace_days(world.lake, "t", first.union(first), DAYS[:1], "second").version == 1
 
 
-@pytest.mark.parametrize("point", list(Point))
-def test_an_error_anywhere_is_logged_and_the_steps_own_retry_heals_it(world: World, point: Point) -> None:
+@pytest.mark.parametrize("point", [Point.AFTER_JUDGING, Point.AFTER_COMMIT, Point.BEFORE_DAGSTER_HEARS])
+def test_an_error_is_logged_and_the_steps_own_retry_heals_it(world: World, point: Point) -> None:
     """A14, D7: once, as a lost connection would; the retry repeats load and check."""
     put_two(world, 0)
     left = [1]
@@ -85,11 +117,8 @@ def test_an_error_anywhere_is_logged_and_the_steps_own_retry_heals_it(world: Wor
             left.pop()
             raise ConnectionError("the connection was lost")
 
-    end = fault_points.watch(fail_once)
-    try:
+    with watched(fail_once):
         assert world.run(KEYS, ORDERS_DAILY, DAILY_SALES).success
-    finally:
-        end()
     assert not left
     statuses = [each.status for each in world.log(DAYS[0])]
     if point is Point.BEFORE_DAGSTER_HEARS:
@@ -108,11 +137,8 @@ def test_an_error_each_time_is_told_in_the_end(world: World) -> None:
         if reached is Point.BEFORE_READ:
             raise OSError(28, "No space left on device")
 
-    end = fault_points.watch(fail)
-    try:
+    with watched(fail):
         result = world.run(KEYS[:1])
-    finally:
-        end()
     assert not result.success
     assert failure_text(result).startswith("A disk is full (")
     assert "MB left). Nothing was half written; free some space and load run date 2026-09-02 again." in failure_text(result)
