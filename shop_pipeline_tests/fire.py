@@ -39,9 +39,24 @@ class Commands:
             text=True,
         )
 
-    def start(self, *arguments: str, folder: Path, keys: Sequence[str] = (), at: Point | None = None, **environment: str) -> int:
+    def start(
+        self,
+        *arguments: str,
+        folder: Path,
+        keys: Sequence[str] = (),
+        at: Point | None = None,
+        apart: bool = False,
+        **environment: str,
+    ) -> int:
         """Start a command, or without arguments a load of `keys` without Dagster; gives its process, the leader of a group."""
-        order = {"at": at, "folder": str(folder), "arguments": arguments, "keys": list(keys), "environment": environment}
+        order = {
+            "at": at,
+            "folder": str(folder),
+            "arguments": arguments,
+            "keys": list(keys),
+            "apart": apart,
+            "environment": environment,
+        }
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
@@ -54,9 +69,17 @@ class Commands:
         TALLY.add(kills=status == -signal.SIGKILL)
         return status
 
-    def run(self, *arguments: str, folder: Path, keys: Sequence[str] = (), at: Point | None = None, **environment: str) -> int:
+    def run(
+        self,
+        *arguments: str,
+        folder: Path,
+        keys: Sequence[str] = (),
+        at: Point | None = None,
+        apart: bool = False,
+        **environment: str,
+    ) -> int:
         """Start and wait."""
-        self.start(*arguments, folder=folder, keys=keys, at=at, **environment)
+        self.start(*arguments, folder=folder, keys=keys, at=at, apart=apart, **environment)
         return self.wait()
 
     def __enter__(self) -> "Commands":

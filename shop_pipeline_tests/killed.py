@@ -1,7 +1,7 @@
 """Loads in processes that kill themselves at a named point, or can be killed. Used by the tests, and by the soak.
 
 `python -m shop_pipeline_tests.killed` reads lines of JSON: {"at": a point or null, "folder": a world's, "arguments": of `shop`,
-or null, "keys": run dates for a load without Dagster, "environment": {…}}. It answers each with the number of a process and, when
+or null, "keys": run dates for a load without Dagster, "apart": a commit for each of them, "environment": {…}}. It answers each with the number of a process and, when
 that has ended, with its status. The processes are forked from one that has imported everything and started nothing, for
 importing is most of what a command costs.
 """
@@ -39,7 +39,7 @@ def run(order: dict[str, Any]) -> None:
         die_at(order["at"])
     status = 1
     try:
-        status = shop(order["arguments"]) if order["arguments"] else load(order["keys"])
+        status = shop(order["arguments"]) if order["arguments"] else load(order["keys"], apart=order["apart"])
     except BaseException:
         traceback.print_exc()
     finally:
@@ -59,8 +59,8 @@ def shop(arguments: list[str]) -> int:
     return 0
 
 
-def load(keys: list[str]) -> int:
-    """The load under orders_daily, on the Spark that the settings name."""
+def load(keys: list[str], *, apart: bool) -> int:
+    """The load under orders_daily, on the Spark that the settings name; `apart`: a commit for each day."""
     from shop_pipeline.core.contract_file import load_contract
     from shop_pipeline.core.days import RUN_DATE
     from shop_pipeline.core.lake import Lake
@@ -73,7 +73,10 @@ def load(keys: list[str]) -> int:
     contract = load_contract("orders_daily")
     daily = DailyLoad(Lake(settings.lake), TillFiles(settings.landing, contract), contract, RUN_DATE)
     spark = spark_resource(settings.spark_master, settings.spark_remote, settings.spark_memory)
-    results = daily.load(spark.session, keys, run_id="under fire", clock=ClockResource().now)
+    parts = [[key] for key in keys] if apart else [keys]
+    results = [
+        result for part in parts for result in daily.load(spark.session, part, run_id="under fire", clock=ClockResource().now)
+    ]
     return 0 if all(result.ok for result in results) else 1
 
 

@@ -1,5 +1,6 @@
 """The only writers of Spark's tables."""
 
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -113,7 +114,7 @@ def over_conflicts(table: str, write: Callable[[], None]) -> int:
     except Exception as error:
         if is_conflict(error):
             raise CommitConflict(
-                f"Others committed to {table} each of {tries} times that this commit was tried ({_condition(error)}); nothing "
+                f"Others committed to {table} each of {tries} times that this commit was tried ({condition(error)}); nothing "
                 "was written. Find out what else writes to it without the table's lock, and run the same days again."
             ) from error
         raise
@@ -122,13 +123,20 @@ def over_conflicts(table: str, write: Callable[[], None]) -> int:
 
 def is_conflict(error: BaseException) -> bool:
     """Whether Delta refused a commit only because another one came first: the same write can pass when it is tried again."""
-    return isinstance(error, CommitFailedError) or _condition(error).startswith(
+    return isinstance(error, CommitFailedError) or condition(error).startswith(
         ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
     )
 
 
-def _condition(error: BaseException) -> str:
-    return (error.getCondition() or "") if isinstance(error, PySparkException) else type(error).__name__
+def condition(error: BaseException) -> str:
+    """The name of an error: Spark's and Delta's error condition, else its class.
+
+    Delta's conflicts, as Python classes of classic Spark, have no condition; their text begins with it, in brackets.
+    """
+    if not isinstance(error, PySparkException):
+        return type(error).__name__
+    named = re.match(r"\[([A-Z0-9_.]+)\]", str(error))
+    return error.getCondition() or (named[1] if named else type(error).__name__)
 
 
 def _to_its_end(session: SparkSession, write: Callable[[], None]) -> None:

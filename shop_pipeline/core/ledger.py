@@ -10,7 +10,7 @@ from datetime import date, datetime
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from shop_pipeline.core import duck
+from shop_pipeline.core import disk, duck
 from shop_pipeline.core.lake import Lake, row_count, view
 
 TABLE = "run_log"
@@ -106,6 +106,10 @@ class Ledger:
         """Add rows, in one commit."""
         if not entries:
             return
+        with disk.panics_are_errors():
+            self._append(entries)
+
+    def _append(self, entries: Sequence[Entry]) -> None:
         self.lake.create(TABLE, COLUMNS, "A row for the start and one for the end of every attempt at a day.")
         rows = {field.name: [getattr(entry, field.name) for entry in entries] for field in fields(Entry)}
         # A log that an earlier version began takes on the columns that have come since.

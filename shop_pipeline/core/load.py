@@ -87,7 +87,7 @@ class DailyLoad:
             except BaseException as error:
                 # A person's Ctrl-C and Dagster's "terminate" are none of Exception's kind, and are logged as well.
                 attempt.close_failed(error)
-                if disk.is_full(error):
+                if isinstance(error, Exception) and disk.is_full(error, self.lake.uri):
                     raise disk.full(self.lake.uri, scratch, self._again(sorted(attempt.keys))) from error
                 raise
         return [results[self.rule.day(key)] for key in keys]

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from shop_pipeline.core import duck
+from shop_pipeline.core import disk, duck
 from shop_pipeline.core.batch import CHUNK, BadRow, Violation, bad_rows
 from shop_pipeline.core.contract import Action, Contract
 from shop_pipeline.core.days import KeyRule, day_predicate
@@ -73,7 +73,7 @@ def replace(
             predicate=day_predicate(days),
         )
 
-    with lake.commit_lock(table):
+    with lake.commit_lock(table), disk.panics_are_errors():
         return over_conflicts(table, write)
 
 
