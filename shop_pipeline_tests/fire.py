@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from shop_pipeline.core import duck
 from shop_pipeline.core.fault_points import Point
@@ -39,24 +40,14 @@ class Commands:
             text=True,
         )
 
-    def start(
-        self,
-        *arguments: str,
-        folder: Path,
-        keys: Sequence[str] = (),
-        at: Point | None = None,
-        apart: bool = False,
-        **environment: str,
-    ) -> int:
-        """Start a command, or without arguments a load of `keys` without Dagster; gives its process, the leader of a group."""
-        order = {
-            "at": at,
-            "folder": str(folder),
-            "arguments": arguments,
-            "keys": list(keys),
-            "apart": apart,
-            "environment": environment,
-        }
+    def start(self, *arguments: str, folder: Path, keys: Sequence[str] = (), at: Point | None = None, apart: bool = False) -> int:
+        """Start a command, or without arguments a load of `keys` without Dagster; gives its process, the leader of a group.
+
+        Args:
+            at: where it is to kill itself.
+            apart: a commit for each of `keys`.
+        """
+        order = {"at": at, "folder": str(folder), "arguments": arguments, "keys": list(keys), "apart": apart}
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
@@ -69,17 +60,9 @@ class Commands:
         TALLY.add(kills=status == -signal.SIGKILL)
         return status
 
-    def run(
-        self,
-        *arguments: str,
-        folder: Path,
-        keys: Sequence[str] = (),
-        at: Point | None = None,
-        apart: bool = False,
-        **environment: str,
-    ) -> int:
+    def run(self, *arguments: str, **how: Any) -> int:  # noqa: ANN401
         """Start and wait."""
-        self.start(*arguments, folder=folder, keys=keys, at=at, apart=apart, **environment)
+        self.start(*arguments, **how)
         return self.wait()
 
     def __enter__(self) -> "Commands":

@@ -1,9 +1,9 @@
 """Loads in processes that kill themselves at a named point, or can be killed. Used by the tests, and by the soak.
 
 `python -m shop_pipeline_tests.killed` reads lines of JSON: {"at": a point or null, "folder": a world's, "arguments": of `shop`,
-or null, "keys": run dates for a load without Dagster, "apart": a commit for each of them, "environment": {…}}. It answers each with the number of a process and, when
-that has ended, with its status. The processes are forked from one that has imported everything and started nothing, for
-importing is most of what a command costs.
+or none, "keys": run dates for a load without Dagster, "apart": a commit for each of them}. It answers each with the number of a
+process and, when that has ended, with its status. The processes are forked from one that has imported everything and started
+nothing, for importing is most of what a command costs.
 """
 
 import json
@@ -31,7 +31,6 @@ def run(order: dict[str, Any]) -> None:
     """Be the process of one order. Does not return."""
     os.setsid()
     os.chdir(order["folder"])
-    os.environ.update(order["environment"])
     log = os.open("shop.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
