@@ -82,7 +82,7 @@ def test_ctrl_c_stops_the_whole_command(shop: Shop, tmp_path: Path) -> None:
     assert "stopped; run the same command again to finish" in ran.err
     log = shop("sql", "SELECT count(*) n FROM run_log", "--json").out
     assert log == '[{"n": 2}]\n'
-    assert shop("backfill", *KEYS, "--days-per-run", "1").out == "ran 2 runs, 0 failed; orders_daily has 2 days, 8 orders\n"
+    assert shop("backfill", *KEYS, "--days-per-run", "1").out == "ran 2 runs, 0 failed; orders_daily has 2 days, 9 orders\n"
 
 
 def test_the_lock_is_kept_until_the_jvm_has_stopped_too(world: World) -> None:

@@ -66,5 +66,6 @@ def test_a_storage_that_does_not_answer_is_a_sentence(tmp_path: Path, postgres: 
     wrong = run_shop("check", "2026-09-02", folder=tmp_path, DAGSTER_HOME=str(home), DAGSTER_PG_PASSWORD="wrong-password", **login)
     assert wrong.status == 2
     assert "cannot be opened" in wrong.err
+    assert "password authentication failed" in wrong.err
     assert "Traceback" not in wrong.err
     assert "wrong-password" not in wrong.err
