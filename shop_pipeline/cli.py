@@ -19,7 +19,7 @@ from shop_pipeline.core.days import RUN_DATE, contiguous_ranges, dates_between, 
 from shop_pipeline.core.errors import ContractError, SettingError, ShopError, WrongDate
 
 if TYPE_CHECKING:
-    from shop_pipeline.automation.local_runs import LocalRuns
+    from shop_pipeline.automation.local_runs import DayReport, LocalRuns
     from shop_pipeline.core.lake import Lake
     from shop_pipeline.settings import Settings
 
@@ -304,6 +304,7 @@ class _Shop:
 
         self._definitions = definitions
         self.orders_daily = definitions.orders_daily
+        self.silver_orders = definitions.silver_orders
         self.daily_sales = definitions.daily_sales
         self.recheck_days = definitions.recheck_days
         self.till_feed = definitions.till_feed
@@ -354,9 +355,10 @@ class _Shop:
             for start in range(0, len(whole), days_per_run):
                 part = whole[start : start + days_per_run]
                 reports = runs.load(self.orders_daily, part)
-                good = [report.key for report in reports if report.ok]
-                reports += runs.make(self.daily_sales, good) if good else []
-                failed |= {report.key: report.sentence for report in reports if not report.ok}
+                for asset in (self.silver_orders, self.daily_sales):
+                    good = [key for key in part if key not in failed | _failed(reports)]
+                    reports += runs.make(asset, good) if good else []
+                failed |= _failed(reports)
                 done += len(part)
                 _tell(f"{done} of {len(keys)} days done, {len(failed)} failed")
         return failed
@@ -364,6 +366,10 @@ class _Shop:
     def check_machine(self) -> None:
         """Raises SettingError when Spark cannot start here."""
         self._definitions.spark.check_machine()
+
+
+def _failed(reports: "Sequence[DayReport]") -> dict[str, str]:
+    return {report.key: report.sentence for report in reports if not report.ok}
 
 
 def _keys(first: str, last: str) -> list[str]:

@@ -23,6 +23,7 @@ settings = load_settings()
 till_contract = load_contract("orders_daily", settings.contracts)
 till_feed = till.till_feed(till_contract, run_dates(settings.first_run_date, datetime.now(settings.zone).date()))
 orders_daily = till.orders_daily(till_feed)
+silver_orders = till.silver_orders(till_feed)
 daily_sales = till.daily_sales(till_feed)
 recheck_days = recheck_job("recheck_days", till_feed)
 
@@ -35,7 +36,9 @@ defs = dg.Definitions(
     assets=[
         orders_daily,
         quarantine_asset(till_feed, till.GROUP, till.OWNERS),
+        silver_orders,
         daily_sales,
+        *till.tables_beside(till_feed),
         run_log(till_feed.asset, till.GROUP, till.OWNERS),
     ],
     asset_checks=[freshness_check(till_feed, settings.zone)],

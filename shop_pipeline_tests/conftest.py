@@ -22,7 +22,7 @@ from shop_pipeline.core.lake import Lake, table_id, view
 from shop_pipeline.core.ledger import Entry, Ledger, Verdict
 from shop_pipeline.core.load import DailyLoad
 from shop_pipeline.core.outcome import DayResult
-from shop_pipeline.core.spark import check_machine, spark_config
+from shop_pipeline.core.spark import INTERPRETED, check_machine, spark_config
 from shop_pipeline.partitions import run_dates
 from shop_pipeline.resources import ClockResource, LakeResource, SparkResource, TillFilesResource, of_a_run
 from shop_pipeline_tests.builders import write_day
@@ -31,7 +31,7 @@ from shop_pipeline_tests.servers import ConnectServer
 REPOSITORY = Path(__file__).parent.parent
 CONTRACT = load_contract("orders_daily")
 FEED = till.till_feed(CONTRACT, run_dates(date(2026, 9, 2), date(2026, 11, 30)))
-ORDERS_DAILY, DAILY_SALES = till.orders_daily(FEED), till.daily_sales(FEED)
+ORDERS_DAILY, SILVER_ORDERS, DAILY_SALES = till.orders_daily(FEED), till.silver_orders(FEED), till.daily_sales(FEED)
 RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
 
@@ -79,10 +79,11 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def spark() -> SparkResource:
     """Spark on this machine, started by the first test that needs it and used by all.
 
-    With the JVM's optimising compiler, which a small load of the product leaves out: the suite is not over in a minute.
+    With the settings of a small load, but for the JVM's optimising compiler, which that leaves out: the suite is not over in a
+    minute.
     """
     check_machine(remote=None)
-    made = SparkResource(spark_config=spark_config(master="local[4]", remote=None, memory="2g"))
+    made = SparkResource(spark_config=spark_config(master="local[4]", remote=None, memory="2g") | INTERPRETED)
     made.session()
     return made
 

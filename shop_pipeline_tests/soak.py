@@ -14,7 +14,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from shop_pipeline.core.fault_points import Point
+from shop_pipeline.core.fault_points import OF_A_LOAD
 from shop_pipeline.core.spark import check_machine
 from shop_pipeline.resources import SparkResource
 from shop_pipeline_tests.conftest import TALLY, World, run_date
@@ -29,7 +29,7 @@ def fire(commands: Commands, folder: Path, dice: random.Random) -> None:
     """Load a random range, killed somewhere three times of four."""
     first = dice.randrange(len(DAYS))
     days: Sequence = DAYS[first : first + dice.choice([1, 1, 3, 30])]  # type: ignore[type-arg]
-    commands.run(folder=folder, keys=[run_date(day) for day in days], at=dice.choice([*list(Point)[:-1], None, None]))
+    commands.run(folder=folder, keys=[run_date(day) for day in days], at=dice.choice([*OF_A_LOAD[:-1], None, None]))
 
 
 def main(minutes: float, seed: int) -> None:

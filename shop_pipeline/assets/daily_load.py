@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -35,7 +35,7 @@ _CHECKS = {
 }
 _OWN_COLUMNS = {
     "order_date": "The day whose source the row came from.",
-    "_source_version": "How new the row is, where two speak of one key: the source's day.",
+    "_source_version": "How new the row is, where two speak of one key: what the source says of it, else its day.",
     "_source_seq": "Where the row stands in its source: file and record number, the same on every rerun.",
     "_loaded_at": "When the row was loaded.",
 }
@@ -79,6 +79,32 @@ class Feed:
         """The resources that loading and checking need."""
         return {"spark", "lake", "clock", self.source}
 
+    def check_specs(
+        self,
+        asset: dg.AssetKey,
+        checks: Mapping[str, str],
+        blocking: Mapping[str, bool] | None = None,
+        of_table: Collection[str] = (),
+    ) -> list[dg.AssetCheckSpec]:
+        """Checks (name, description) of an asset, with a result for each partition; they block unless told otherwise.
+
+        Args:
+            of_table: those that are about the table, with a result for each run.
+        """
+        with warnings.catch_warnings():
+            # Partitions of a check are new in Dagster and marked so; the tests hold what is relied on here.
+            warnings.simplefilter("ignore", PreviewWarning)
+            return [
+                dg.AssetCheckSpec(
+                    name,
+                    asset=asset,
+                    blocking=True if blocking is None else blocking[name],
+                    partitions_def=None if name in of_table else self.partitions,
+                    description=description,
+                )
+                for name, description in checks.items()
+            ]
+
     def load(self, resources: Any) -> DailyLoad:  # noqa: ANN401 - Dagster makes the type at run time
         """The load on a run's resources."""
         return DailyLoad(resources.lake.lake(), getattr(resources, self.source).source(self.contract), self.contract, self.rule)
@@ -94,13 +120,8 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
         An asset partitioned by the feed's partitions, with the blocking check `check_day`. Either can be run alone.
     """
     asset, contract, rule, partitions = feed.asset, feed.contract, feed.rule, feed.partitions
-    with warnings.catch_warnings():
-        # Partitions of a check are new in Dagster and marked so; the tests hold what is relied on here.
-        warnings.simplefilter("ignore", PreviewWarning)
-        checks = [
-            dg.AssetCheckSpec(name, asset=asset, blocking=blocking, partitions_def=partitions, description=_CHECKS[name])
-            for name, blocking in ({CHECK: True} | gates.check_names(contract)).items()
-        ]
+    blocking = {CHECK: True} | gates.check_names(contract)
+    checks = feed.check_specs(asset, {name: _CHECKS[name] for name in blocking}, blocking)
 
     @dg.multi_asset(
         name=asset.to_python_identifier(),

@@ -76,6 +76,7 @@ def report(
     materialize: bool,
     subject: str,
     fail: bool = True,
+    of_table: Sequence[CheckOutcome] = (),
 ) -> Iterator[dg.MaterializeResult | dg.Output]:  # type: ignore[type-arg]
     """Log and yield the events of a step's days; fails the step when a day is bad (unless `fail` is False).
 
@@ -83,6 +84,7 @@ def report(
         materialize: False when only checks run.
         subject: what the keys are, for the failure's text ("run dates").
         fail: False to log what is bad and let the step end well all the same.
+        of_table: results of checks that are about the table and not about a partition.
 
     Raises:
         dagster.Failure: naming every bad day.
@@ -99,6 +101,8 @@ def report(
     selected = {key.name for key in context.selected_asset_check_keys if key.asset_key == asset}
     for outcome in outcomes:
         log_checks(context, asset, outcome, selected)
+    for check in of_table:
+        context.log_event(_evaluation(asset, check))
     if bad and fail:
         # A check that is run alone changes nothing, so that running it again would say the same.
         raise _failure(bad, len(outcomes), subject, may_retry=materialize)
@@ -130,19 +134,26 @@ def log_checks(
     for check in outcome.checks:
         if selected is not None and check.name not in selected:
             continue
-        context.log_event(
-            dg.AssetCheckEvaluation(
-                asset_key=asset,
-                check_name=check.name,
-                passed=check.passed,
-                partition=outcome.key,
-                severity=dg.AssetCheckSeverity.ERROR if check.fatal else dg.AssetCheckSeverity.WARN,
-                blocking=check.fatal,
-                metadata=dict(check.metadata),
-                description=check.sentence,
-                target_materialization_data=target,
-            )
-        )
+        context.log_event(_evaluation(asset, check, outcome.key, target))
+
+
+def _evaluation(
+    asset: dg.AssetKey,
+    check: CheckOutcome,
+    key: str | None = None,
+    target: AssetCheckEvaluationTargetMaterializationData | None = None,
+) -> dg.AssetCheckEvaluation:
+    return dg.AssetCheckEvaluation(
+        asset_key=asset,
+        check_name=check.name,
+        passed=check.passed,
+        partition=key,
+        severity=dg.AssetCheckSeverity.ERROR if check.fatal else dg.AssetCheckSeverity.WARN,
+        blocking=check.fatal,
+        metadata=dict(check.metadata),
+        description=check.sentence,
+        target_materialization_data=target,
+    )
 
 
 def _failure(bad: Sequence[DayOutcome], total: int, subject: str, *, may_retry: bool) -> dg.Failure:

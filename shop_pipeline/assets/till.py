@@ -1,20 +1,27 @@
 """The till's assets: orders_daily, and what is made of it."""
 
-from collections.abc import Iterator
-from datetime import date
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import dagster as dg
 
-from shop_pipeline.assets.daily_load import Feed, daily_load, failing_in_a_sentence
-from shop_pipeline.assets.day_events import DayOutcome, report, tried_again
-from shop_pipeline.core import gold
+from shop_pipeline.assets.daily_load import Feed, column_schema, daily_load, failing_in_a_sentence
+from shop_pipeline.assets.day_events import CheckOutcome, DayOutcome, report, tried_again
+from shop_pipeline.core import gold, lateness, restatements, silver, silver_changes
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import RUN_DATE
-from shop_pipeline.resources import LakeResource, SparkResource
+from shop_pipeline.core.lake import Lake
+from shop_pipeline.resources import ClockResource, LakeResource, SparkResource
 
 GROUP = "till"
 OWNERS = ["team:shop"]
+_OWN_COLUMNS = {
+    "order_date": "The day of the order itself, whichever file brought it.",
+    "_source_day": "The day whose file the row came from.",
+}
+# What a step says of its days and of its table, given the resources of its run.
+Made = tuple[Sequence[DayOutcome], Sequence[CheckOutcome]]
+Making = Callable[[SparkResource, Lake, ClockResource, Sequence[str], str], Made]
 
 
 def till_feed(contract: Contract, partitions: dg.DailyPartitionsDefinition) -> Feed:
@@ -27,70 +34,192 @@ def orders_daily(feed: Feed) -> dg.AssetsDefinition:
     return daily_load(feed, group=GROUP, owners=OWNERS)
 
 
+def silver_orders(feed: Feed) -> dg.AssetsDefinition:
+    """One row per order, of the feed's verified days."""
+    known = {column.name: column for column in column_schema(feed.contract).columns}
+
+    def make(spark: SparkResource, lake: Lake, clock: ClockResource, keys: Sequence[str], run_id: str) -> Made:
+        merged = silver.Silver(lake, feed.contract, feed.rule).merge(spark.session, keys, run_id=run_id, clock=clock.now)
+        late = lateness.overall(lake)
+        repeated = sorted({key for day in merged for key in day.repeated_keys})
+        said = f"more than once: {', '.join(repeated[: silver.EXAMPLES])}" if repeated else "no order is there twice"
+        unique = CheckOutcome(silver.UNIQUE, not repeated, True, said, {"repeated_keys": len(repeated)})
+        return [_of_merge(lake, day, late) for day in merged], [unique] if any(day.account for day in merged) else []
+
+    return _made_of(
+        feed,
+        silver.TABLE,
+        feed.asset,
+        f"{silver.DESCRIPTION} A run merges the day of its run date; rows of other days that are newer stay.",
+        {
+            silver.UNIQUE: "No order that a run looked at is in silver more than once.",
+            silver.RECONCILES: "Every row of the day is accounted for: in silver, repeated, or older than another day's.",
+        },
+        [silver.UNIQUE],
+        [
+            dg.TableColumn(name, kind, _OWN_COLUMNS.get(name) or known[name].description)
+            for name, kind in silver_changes.columns(feed.contract)
+        ],
+        # Other policies than upstream's: the daemon then launches each asset for the good days by itself.
+        dg.BackfillPolicy.multi_run(366),
+        make,
+    )
+
+
 def daily_sales(feed: Feed) -> dg.AssetsDefinition:
-    """A day's sales, of the feed's verified days."""
-    upstream = feed.contract
-    asset = dg.AssetKey(gold.TABLE)
-    columns = [dg.TableColumn(name, kind) for name, kind in gold.COLUMNS]
+    """A day's sales, from silver."""
+
+    def make(spark: SparkResource, lake: Lake, clock: ClockResource, keys: Sequence[str], run_id: str) -> Made:
+        made = gold.Gold(lake, feed.contract, feed.rule).recompute(spark.session, keys, run_id=run_id, clock=clock.now)
+        said = [each for each in made if each.checked]
+        equal = [
+            CheckOutcome(gold.EQUALS_SILVER, each.ok, True, each.figures_line, {"days_looked_at": len(each.touched)})
+            for each in said[:1]
+        ]
+        return [_of_figures(lake, day) for day in made], equal
+
+    return _made_of(
+        feed,
+        gold.TABLE,
+        dg.AssetKey(silver.TABLE),
+        f"{gold.DESCRIPTION} A run brings up to date every day that silver's changes have touched.",
+        {gold.EQUALS_SILVER: "The figures that a run looked at are what a second engine makes of silver."},
+        [gold.EQUALS_SILVER],
+        [dg.TableColumn(name, kind) for name, kind in gold.COLUMNS],
+        dg.BackfillPolicy.multi_run(732),
+        make,
+    )
+
+
+def tables_beside(feed: Feed) -> list[dg.AssetSpec]:
+    """The tables that silver's and gold's runs write besides their own, as Dagster shows them."""
+    beside = (
+        (lateness.TABLE, feed.asset, lateness.DESCRIPTION, lateness.COLUMNS),
+        (restatements.TABLE, dg.AssetKey(gold.TABLE), restatements.DESCRIPTION, restatements.COLUMNS),
+    )
+    return [
+        dg.AssetSpec(
+            dg.AssetKey(name),
+            deps=[upstream],
+            description=description,
+            group_name=GROUP,
+            owners=OWNERS,
+            kinds={"deltalake"},
+            metadata=_table_metadata(name, [dg.TableColumn(*column) for column in columns]),
+        )
+        for name, upstream, description, columns in beside
+    ]
+
+
+def _made_of(
+    feed: Feed,
+    table: str,
+    upstream: dg.AssetKey,
+    description: str,
+    checks: dict[str, str],
+    of_table: Sequence[str],
+    columns: Sequence[dg.TableColumn],
+    policy: dg.BackfillPolicy,
+    make: Making,
+) -> dg.AssetsDefinition:
+    """An asset that a run makes of what its upstream has for the run's days, with its blocking checks."""
+    asset = dg.AssetKey(table)
 
     @dg.multi_asset(
-        name=gold.TABLE,
+        name=table,
         specs=[
             dg.AssetSpec(
                 asset,
-                deps=[feed.asset],
-                description=f"{gold.DESCRIPTION} Made of verified days only; a partition is the run date of its day.",
+                deps=[upstream],
+                description=description,
                 group_name=GROUP,
                 owners=OWNERS,
                 kinds={"spark", "deltalake"},
-                metadata={
-                    "dagster/column_schema": dg.TableSchema(columns=columns),
-                    "dagster/table_name": gold.TABLE,
-                },
+                metadata=_table_metadata(table, columns),
             )
         ],
+        check_specs=feed.check_specs(asset, checks, of_table=of_table),
         partitions_def=feed.partitions,
-        # Another policy than upstream's: the daemon then launches this asset for the good days by itself.
-        backfill_policy=dg.BackfillPolicy.multi_run(366),
+        backfill_policy=policy,
     )
-    def make_sales(context: dg.AssetExecutionContext, spark: SparkResource, lake: LakeResource) -> Iterator[Any]:
-        with tried_again(context), failing_in_a_sentence():
-            yield from recompute(context, spark, lake)
+    def made(context: dg.AssetExecutionContext, spark: SparkResource, lake: LakeResource, clock: ClockResource) -> Iterator[Any]:
+        if not (context.has_partition_key or context.has_partition_key_range):
+            raise dg.Failure(f"No {feed.rule.key_name} was given: choose one; none is guessed.", allow_retries=False)
+        with tried_again(context):
+            with failing_in_a_sentence():
+                outcomes, of_the_table = make(spark, lake.lake(), clock, list(context.partition_keys), context.run.run_id)
+            yield from report(context, asset, outcomes, materialize=True, subject=f"{feed.rule.key_name}s", of_table=of_the_table)
 
-    def recompute(context: dg.AssetExecutionContext, spark: SparkResource, lake: LakeResource) -> Iterator[Any]:
-        keys = {RUN_DATE.day(key): key for key in context.partition_keys}
-        readable = gold.readable_days(lake.lake(), upstream, list(keys))
-        good = sorted(day for day in keys if readable[day].ok)
-        written = None
-        if good:
-            written = gold.recompute_sales(lake.lake(), upstream, spark.session, good, context.run.run_id)
-        outcomes = []
-        for day, key in keys.items():
-            each = readable[day]
-            metadata = {
-                "day": day.isoformat(),
-                "run_date": key,
-                "verdict": "made of a verified day" if each.ok else "not made",
-                "dagster/uri": lake.lake().table_uri(gold.TABLE),
-            }
-            if written is not None and each.ok:
-                metadata |= {"delta_version": written.version, "dagster/row_count": written.rows}
-            outcomes.append(DayOutcome(key, each.ok, _sentence(upstream, day, key, each), metadata))
-        yield from report(context, asset, outcomes, materialize=True, subject="run dates")
-
-    return make_sales
+    return made
 
 
-def _sentence(upstream: Contract, day: date, key: str, readable: gold.Readable) -> str:
-    table = upstream.sql_name
-    if readable.ok:
-        return f"{day}: made of version {readable.verdict.version} of {table}"
-    then = f"then run {gold.TABLE} for run date {key}."
-    if readable.drift is not None and readable.verdict.verified:
-        return (
-            f"{readable.drift}\n{day} was not made: the columns of {table} are not those of {upstream.origin}. Add a new column to "
-            f"the contract (or set newColumns to ignore), reload run date {key} of {table}, {then}"
+def _table_metadata(table: str, columns: Sequence[dg.TableColumn]) -> dict[str, Any]:
+    return {"dagster/column_schema": dg.TableSchema(columns=list(columns)), "dagster/table_name": table}
+
+
+def _of_merge(lake: Lake, merged: silver.MergedDay, late: dict[int, int]) -> DayOutcome:
+    metadata: dict[str, Any] = _about(lake, silver.TABLE, merged.key, merged.day, "merged" if merged.ok else "not merged")
+    account = merged.account
+    checks = []
+    if account is not None:
+        metadata |= {
+            "rows_in_bronze": account.rows,
+            "rows_in_silver": account.kept,
+            "rows_repeated": account.repeated,
+            "rows_refused_as_older": account.older,
+            **{f"rows_{kind.replace(' ', '_')}": rows for kind, rows in merged.changed.items()},
+            "rows_late": merged.late_rows,
+            "days_late_at_most": max([0, *merged.spread]),
+            "how_late": _how_late(late),
+            "delta_version": merged.version,
+            "commit_retries": merged.retries,
+        }
+        if account.amount is not None:
+            metadata |= {"amount_in_bronze": float(account.amount), "amount_in_silver": float(account.amount_kept or 0)}
+        if account.older_examples:
+            metadata["refused_as_older"] = "\n".join(account.older_examples)
+        proposal = lateness.propose(late)
+        if proposal is not None:
+            metadata |= {"proposed_lookback": proposal.lookback, "proposal": f"lookback: {proposal}"}
+        checks.append(
+            CheckOutcome(
+                silver.RECONCILES, account.reconciles, True, f"{merged.day}: {account.line}", {"not_accounted_for": account.wrong}
+            )
         )
-    return (
-        f"{day} was not made: {table} is not verified for it ({readable.verdict.problem}). Load run date {key} of {table}, {then}"
+    if merged.log_line is not None:
+        metadata["keys"] = merged.log_line
+    return DayOutcome(merged.key, merged.ok, merged.sentence, metadata, merged.retriable, tuple(checks))
+
+
+def _of_figures(lake: Lake, made: gold.FiguresOfDay) -> DayOutcome:
+    metadata: dict[str, Any] = _about(lake, gold.TABLE, made.key, made.day, "made of a verified day" if made.ok else "not made")
+    if made.checked:
+        metadata |= {
+            "orders": 0 if made.figures is None else made.figures.orders,
+            "days_looked_at": len(made.touched),
+            "days_changed": len(made.changed),
+            "days_restated": len(made.restated),
+            "delta_version": made.version,
+            "commit_retries": made.retries,
+            "dagster/row_count": made.rows,
+        }
+        if made.figures is not None and made.figures.revenue is not None:
+            metadata["revenue"] = float(made.figures.revenue)
+        if made.restated:
+            metadata["restated"] = ", ".join(map(str, made.restated))
+    return DayOutcome(made.key, made.ok, made.sentence, metadata, made.retriable)
+
+
+def _about(lake: Lake, table: str, key: str, day: object, verdict: str) -> dict[str, Any]:
+    return {"verdict": verdict, "day": str(day), "run_date": key, "dagster/uri": lake.table_uri(table)}
+
+
+def _how_late(spread: dict[int, int]) -> dg.TableMetadataValue:
+    """How late all rows came, as a small table."""
+    total = sum(spread.values())
+    return dg.MetadataValue.table(
+        [
+            dg.TableRecord({"days_late": late, "rows": rows, "percent": round(100 * rows / total, 2)})
+            for late, rows in spread.items()
+        ]
     )

@@ -237,7 +237,8 @@ FIELD_COUNT, HEADER_AGAIN = 1, 2
 class Contract:
     """What a source promises. `table` is the asset's name, `key` the column that identifies a row.
 
-    `rules` are judged row by row, a bit each in the order of the tuple; the rest is judged day by day.
+    `rules` are judged row by row, a bit each in the order of the tuple; the rest is judged day by day. `source_version` names
+    the column by which the source says how new a row is; without one it is as new as its day.
     """
 
     table: str
@@ -254,6 +255,7 @@ class Contract:
     lopsided: Lopsided | None
     fresh_within_hours: float | None
     origin: str
+    source_version: str | None = None
 
     @property
     def sql_name(self) -> str:

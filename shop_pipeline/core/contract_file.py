@@ -175,7 +175,9 @@ class _Reader:
             self.table.customProperties, "newColumns", {each.value: each for each in NewColumns}, place, NewColumns.FAIL
         )
         exact = self._policy(self.table.customProperties, "columnOrder", {"any": False, "exact": True}, place, False)
-        self._only(self.table.customProperties, ("empty", "newColumns", "columnOrder"), place)
+        times = {each.name: each.name for each in columns if each.type == "TIMESTAMP"}
+        version = self._policy(self.table.customProperties, "sourceVersion", times, place, None)
+        self._only(self.table.customProperties, ("empty", "newColumns", "columnOrder", "sourceVersion"), place)
         return Contract(
             table=str(self.table.name),
             description=(self.table.description or "").strip(),
@@ -191,6 +193,7 @@ class _Reader:
             lopsided=self._lopsided(by_rule),
             fresh_within_hours=self._freshness(),
             origin=self.document.origin,
+            source_version=version,
         )
 
     def _column(self, each: SchemaProperty, place: Place) -> Column:

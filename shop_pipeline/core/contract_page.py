@@ -37,6 +37,7 @@ def page(contract: Contract, quarantine: str) -> str:
         ),
         "Columns are found by their names in the header, never by position. Numbers may have spaces around them; a value that is\n"
         "not of its column's type is never made NULL.\n",
+        f"{_version(contract)}\n",
         "## Rules for each row\n",
         "A record with the wrong number of fields, or one that repeats the header, breaks that one rule; its values are not\n"
         "judged.\n",
@@ -48,6 +49,11 @@ def page(contract: Contract, quarantine: str) -> str:
         _table(("check", "rule", "then"), _day_rules(contract)),
     ]
     return "\n".join(parts)
+
+
+def _version(contract: Contract) -> str:
+    first = f"newest {contract.source_version}, then of the " if contract.source_version else ""
+    return f"Of several rows of one {contract.key} the one of the {first}newest day counts; in a day, the one that comes last."
 
 
 def _day_rules(contract: Contract) -> Iterable[Sequence[str]]:

@@ -1,10 +1,12 @@
 """The only writers of Spark's tables."""
 
 import re
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
@@ -22,16 +24,21 @@ _LOOK_BACK = 200
 TRIES = 8
 LONGEST_WAIT = 10.0
 LOOK_UP = 0.2
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 # Threads that stay: a new one costs a new connection to the JVM.
 _writers = ThreadPoolExecutor(8, thread_name_prefix="commit")
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What a writer did: the table's version that has its rows, and how often others' commits made it start over."""
+    """What a writer did: the table's version that has its rows, and how often others' commits made it start over.
+
+    `read_version` is the one that a merge was made on.
+    """
 
     version: int
     retries: int = 0
+    read_version: int | None = None
 
 
 def replace_days(
@@ -60,6 +67,61 @@ def replace_days(
         .option("partitionOverwriteMode", "static")
     )
     return _save(lake, table, rows.sparkSession, writer, mark, statistics)
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What a merge does: `key` and `columns` by name; SQL over the table's row `t` and the new one `s`.
+
+    `within`: true for every row of the table that a new one may meet, so that other files are not read. `newer`: the new row may
+    replace the table's. `changes`: which of insert, update and delete there are; a new row with `_gone` deletes.
+    """
+
+    key: str
+    columns: Sequence[str]
+    within: str
+    newer: str
+    changes: frozenset[str]
+
+    def statement(self, target: str, source: str) -> str:
+        """The MERGE, in Spark SQL. Only the clauses that are needed: without updates and deletes it rewrites no file."""
+        pairs = ", ".join(f"t.`{name}` = s.`{name}`" for name in self.columns)
+        names, values = (", ".join(f"{of}`{name}`" for name in self.columns) for of in ("", "s."))
+        clauses = {
+            "delete": "WHEN MATCHED AND s._gone THEN DELETE",
+            "update": f"WHEN MATCHED AND NOT s._gone AND ({self.newer}) THEN UPDATE SET {pairs}",
+            "insert": f"WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({names}) VALUES ({values})",
+        }
+        chosen = " ".join(clause for change, clause in clauses.items() if change in self.changes)
+        return f"MERGE INTO {target} AS t USING {source} AS s ON t.`{self.key}` = s.`{self.key}` AND ({self.within}) {chosen}"
+
+
+def merge_rows(lake: Lake, table: str, rows: DataFrame, merge: Merge, mark: str) -> Commit:
+    """Merge `rows` into a table that is there, in one commit. Two rows of one key fail it.
+
+    The caller holds the table's lock, for what is to be merged was decided under it, and `rows` must not change between two
+    readings: a merge reads them twice.
+
+    Raises:
+        what is_conflict knows: another commit came first; nothing changed, and what is to be merged must be decided anew.
+    """
+    session, name = rows.sparkSession, f"merging_{uuid.uuid4().hex}"
+    target = "delta.`" + lake.table_uri(table).replace("`", "``") + "`"
+    rows.createOrReplaceTempView(name)
+    session.conf.set(_USER_METADATA, mark)
+    try:
+        _to_its_end(session, lambda: _run(session, merge.statement(target, name)))
+    finally:
+        session.conf.unset(_USER_METADATA)
+        session.catalog.dropTempView(name)
+    commit = _commit_of(lake, table, mark)
+    if commit is None:
+        raise RuntimeError(f"{table} has no commit marked {mark} after the merge")
+    return Commit(int(commit["version"]), read_version=int(commit["readVersion"]))
+
+
+def _run(session: SparkSession, statement: str) -> None:
+    session.sql(statement).collect()
 
 
 def append(lake: Lake, table: str, rows: DataFrame, mark: str, *, statistics: Sequence[str] = ()) -> Commit:
@@ -113,12 +175,17 @@ def over_conflicts(table: str, write: Callable[[], None]) -> int:
         )(write)
     except Exception as error:
         if is_conflict(error):
-            raise CommitConflict(
-                f"Others committed to {table} each of {tries} times that this commit was tried ({condition(error)}); nothing "
-                "was written. Find out what else writes to it without the table's lock, and run the same days again."
-            ) from error
+            raise conflict(table, tries, error) from error
         raise
     return tries - 1
+
+
+def conflict(table: str, tries: int, error: Exception) -> CommitConflict:
+    """The sentence about a conflict after so many tries."""
+    return CommitConflict(
+        f"Others committed to {table} each of {tries} times that this commit was tried ({condition(error)}); nothing "
+        "was written. Find out what else writes to it without the table's lock, and run the same days again."
+    )
 
 
 def is_conflict(error: BaseException) -> bool:
@@ -159,10 +226,15 @@ def _to_its_end(session: SparkSession, write: Callable[[], None]) -> None:
 
 def version_of(lake: Lake, table: str, mark: str) -> int | None:
     """The version of the commit with this mark; None when there is none among the newest."""
+    commit = _commit_of(lake, table, mark)
+    return None if commit is None else int(commit["version"])
+
+
+def _commit_of(lake: Lake, table: str, mark: str) -> dict[str, Any] | None:
     written = lake.open(table)
     for commit in [] if written is None else written.history(_LOOK_BACK):
         if commit.get("userMetadata") == mark:
-            return int(commit["version"])
+            return commit
     return None
 
 

@@ -24,18 +24,23 @@ def table_types(table: DeltaTable) -> dict[str, str]:
 
 def check_types(contract: Contract, table: DeltaTable | None) -> None:
     """Raises SchemaChanged when a column of the table has another type than the contract's; both are named."""
+    check_columns(contract.sql_name, contract.table_columns, contract.origin, table)
+
+
+def check_columns(name: str, columns: Sequence[tuple[str, str]], origin: str, table: DeltaTable | None) -> None:
+    """Raises SchemaChanged when a column of the table `name` has another type than in `columns`, which come from `origin`."""
     if table is None:
         return
     types = table_types(table)
     changed = [
-        f"{name} is {types[name]} in the table and {kind} in the contract"
-        for name, kind in contract.table_columns
-        if name in types and types[name] != kind
+        f"{column} is {types[column]} in the table and {kind} in the contract"
+        for column, kind in columns
+        if column in types and types[column] != kind
     ]
     if changed:
         raise SchemaChanged(
-            f"{contract.sql_name} was not loaded: {'; '.join(changed)}, and a type is never changed by the way. "
-            f"Bring {contract.origin} back to the table's types, or move the table's folder away and load its days again."
+            f"{name} was not loaded: {'; '.join(changed)}, and a type is never changed by the way. "
+            f"Bring {origin} back to the table's types, or move the table's folder away and load its days again."
         )
 
 

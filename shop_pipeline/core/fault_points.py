@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Point(StrEnum):
-    """A place in a load, in the order in which a load comes by."""
+    """A place in a load, in the order in which a load comes by; then those of what is made of it."""
 
     AFTER_STARTED = "after started"
     BEFORE_READ = "before read"
@@ -15,8 +15,16 @@ class Point(StrEnum):
     BEFORE_CHECK = "before the check"
     BEFORE_CLOSING = "before the closing run_log row"
     BEFORE_DAGSTER_HEARS = "before Dagster hears"
+    # Of a merge into silver and a recomputation of figures, in their order.
+    BEFORE_MERGE = "before the merge"
+    AFTER_MERGE = "after the merge"
+    BEFORE_CLOSING_MERGE = "before the merge's closing run_log row"
+    BEFORE_FIGURES = "before the figures"
+    AFTER_FIGURES = "after the figures"
+    BEFORE_CLOSING_FIGURES = "before the figures' closing run_log row"
 
 
+OF_A_LOAD = tuple(Point)[:8]
 Watcher = Callable[[Point], None]
 _watchers: list[Watcher] = []
 

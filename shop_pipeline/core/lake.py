@@ -1,11 +1,12 @@
 """The lake: where a table lies, and how it is read without a JVM (delta-rs lists the files, DuckDB reads them)."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import duckdb
@@ -68,16 +69,28 @@ class Lake:
         except (DeltaError, OSError, ValueError) as error:
             raise unreadable(name, self.table_uri(name), error) from None
 
-    def create(self, name: str, columns: Sequence[tuple[str, str]], description: str) -> None:
+    def create(
+        self,
+        name: str,
+        columns: Sequence[tuple[str, str]],
+        description: str,
+        *,
+        partitioned: bool = True,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         """Make sure that a table is there: `columns` are (name, SQL type), order_date among them partitions it.
 
         Safe when several processes do it at once. A table that is there stays as it is.
+
+        Args:
+            partitioned: False for a table that is small as a whole.
+            properties: Delta's table properties.
         """
         if self.open(name) is not None:
             return
         Path(self.table_uri(name)).mkdir(parents=True, exist_ok=True)
-        fields = [Field(column, PrimitiveType(_DELTA_TYPES.get(kind, kind.lower()))) for column, kind in columns]
-        partition_by = [column for column, _ in columns if column == "order_date"]
+        fields = [Field(column, delta_type(kind)) for column, kind in columns]
+        partition_by = [column for column, _ in columns if column == "order_date" and partitioned]
         DeltaTable.create(
             self.table_uri(name),
             Schema(fields),
@@ -85,7 +98,19 @@ class Lake:
             partition_by=partition_by,
             name=name.replace("/", "."),
             description=description,
+            configuration=dict(properties or {}),
         )
+
+    def widen(self, name: str, columns: Sequence[tuple[str, str]]) -> DeltaTable:
+        """Give a table that is there the columns that it lacks; they read NULL in its rows. The caller holds its lock."""
+        table = self.open(name)
+        if table is None:
+            raise RuntimeError(f"{name} is not there")
+        there = {field.name for field in table.schema().fields}
+        lacking = [Field(column, delta_type(kind)) for column, kind in columns if column not in there]
+        if lacking:
+            table.alter.add_columns(lacking)
+        return table
 
     def names(self) -> list[str]:
         """The tables there are, in order."""
@@ -150,6 +175,31 @@ def data_files(table: DeltaTable) -> pa.Table:
     )
 
 
+def files_of_days(table: DeltaTable, days: Collection[date]) -> pa.Table:
+    """The data files of some days of a table that is partitioned by order_date, as data_files has them."""
+    files = data_files(table)
+    return files.filter(pa.array([day in days for day in files["order_date"].to_pylist()], pa.bool_()))
+
+
+def files_that_may_hold(table: DeltaTable, *within: tuple[str, Sequence[tuple[Any, Any]]]) -> pa.Table:
+    """The data files that may have a row for which one of `within` holds, as data_files has them.
+
+    Args:
+        within: a column, and ranges (lowest, highest) of which one has its value. Files whose range of the column is not
+            known are among the answer.
+    """
+    files, actions = data_files(table), pa.table(table.get_add_actions(flatten=True))
+    keep = [False] * files.num_rows
+    for column, ranges in within:
+        lows, highs = (
+            actions[f"{end}.{column}"].to_pylist() if f"{end}.{column}" in actions.column_names else [None] * files.num_rows
+            for end in ("min", "max")
+        )
+        for n, (low, high) in enumerate(zip(lows, highs, strict=True)):
+            keep[n] = keep[n] or low is None or high is None or any(low <= last and first <= high for first, last in ranges)
+    return files.filter(pa.array(keep, pa.bool_()))
+
+
 def row_count(table: DeltaTable) -> int:
     """How many rows a table's version has, from the log's statistics alone."""
     return sum(rows or 0 for rows in data_files(table)["rows"].to_pylist())
@@ -168,15 +218,19 @@ def check_readable(table: DeltaTable, name: str) -> None:
         )
 
 
-def view(con: duckdb.DuckDBPyConnection, alias: str, table: DeltaTable, days: Sequence[date] | None = None) -> pa.Table:
-    """Make `alias` a view in DuckDB of a table's version (all of it, or some days). Returns its data files.
+def view(
+    con: duckdb.DuckDBPyConnection,
+    alias: str,
+    table: DeltaTable,
+    days: Collection[date] | None = None,
+    files: pa.Table | None = None,
+) -> pa.Table:
+    """Make `alias` a view in DuckDB of a table's version: all of it, some days, or some of its `files`. Returns its data files.
 
     Partition values come from the log, not from paths; a column that older files lack reads NULL.
     """
-    files = data_files(table)
-    if days is not None:
-        wanted = set(days)
-        files = files.filter(pa.array([day in wanted for day in files["order_date"].to_pylist()], pa.bool_()))
+    if files is None:
+        files = data_files(table) if days is None else files_of_days(table, set(days))
     fields = [(field.name, _duckdb_type(field.type)) for field in table.schema().fields]
     partitions = set(table.metadata().partition_columns)
     if files.num_rows == 0:
@@ -201,6 +255,11 @@ def view(con: duckdb.DuckDBPyConnection, alias: str, table: DeltaTable, days: Se
         f"FROM {reader} p JOIN {listing} f ON f.file = p.filename"
     )
     return files
+
+
+def delta_type(kind: str) -> PrimitiveType:
+    """Delta's type for an SQL type."""
+    return PrimitiveType(_DELTA_TYPES.get(kind, kind.lower()))
 
 
 def _duckdb_type(kind: object) -> str:

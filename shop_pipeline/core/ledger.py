@@ -15,8 +15,9 @@ from shop_pipeline.core.lake import Lake, row_count, view
 
 TABLE = "run_log"
 STARTED, SUCCEEDED, FAILED = "started", "succeeded", "failed"
-# What an attempt was: a load that replaced the day, one that appended to it, or a check that wrote nothing.
-LOAD, APPEND, CHECK = "load", "append", "check"
+# What an attempt was: a load that replaced the day, one that appended to it, a check that wrote nothing; a merge of the day
+# into silver, a recomputation of the figures that it touches.
+LOAD, APPEND, CHECK, MERGE, RECOMPUTE = "load", "append", "check", "merge", "recompute"
 
 COLUMNS = (
     ("run_id", "STRING"),
@@ -40,6 +41,8 @@ COLUMNS = (
     ("drift", "STRING"),
     ("profile", "STRING"),
     ("retries", "BIGINT"),
+    ("upstream_id", "STRING"),
+    ("upstream_version", "BIGINT"),
 )
 _ARROW = {
     "STRING": pa.string(),
@@ -57,7 +60,7 @@ class Entry:
 
     `row_count` counts the day's rows in the table. As JSON: `broken`, the rows that broke each rule; `drift`, how the source's
     columns differed from the contract's; `profile`, the share (percent) of each column's commonest value. `retries` counts how
-    often others' commits made this one start over.
+    often others' commits made this one start over. `upstream_id` and `upstream_version` say what a merge or a recomputation read.
     """
 
     run_id: str
@@ -81,6 +84,8 @@ class Entry:
     drift: str | None = None
     profile: str | None = None
     retries: int | None = None
+    upstream_id: str | None = None
+    upstream_version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,21 @@ class Ledger:
             [table, wanted is None, wanted or []],
         ).fetchall()
         return [Entry(*row) for row in rows]
+
+    def made(self, table: str, table_identity: str, upstream_identity: str) -> dict[date, int]:
+        """The days of a table that were made well, each with the newest version of the table before it that it was made from."""
+        log = self.lake.open(TABLE)
+        if log is None or "upstream_version" not in {each.name for each in log.schema().fields}:
+            return {}
+        con = duck.connect()
+        view(con, "run_log", log)
+        return dict(
+            con.execute(
+                f"SELECT day, max(upstream_version) FROM run_log WHERE status = '{SUCCEEDED}' AND table_name = ? AND table_id = ? "
+                "AND upstream_id = ? GROUP BY day",
+                [table, table_identity, upstream_identity],
+            ).fetchall()
+        )
 
     def history(self, table: str, table_identity: str | None) -> Mapping[date, Entry]:
         """The newest successful load of each day that is verified now: what later days are compared with."""

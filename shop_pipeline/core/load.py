@@ -428,7 +428,9 @@ class _Loading:
     def _typed(self, rows: DataFrame, new: Sequence[str]) -> DataFrame:
         typed = {column.name: F.col(column.typed_name) for column in self.contract.columns}
         typed["order_date"] = F.col("order_date")
-        typed["_source_version"] = F.col("order_date").cast("timestamp")
+        day = F.col("order_date").cast("timestamp")
+        version = self.contract.source_version
+        typed["_source_version"] = day if version is None else F.coalesce(typed[version], day)
         typed["_source_seq"] = F.col("_source_seq")
         # A string, for a datetime would go through the machine's own time zone.
         typed["_loaded_at"] = F.lit(self.attempt.started_at.strftime("%Y-%m-%d %H:%M:%S.%f")).cast("timestamp")

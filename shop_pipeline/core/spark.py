@@ -57,6 +57,10 @@ SESSION_SETTINGS = {
 }
 
 
+# Rows are few: to write a program for each query, compile it and load it takes longer than to interpret the query.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
 def jars_folder() -> Path:
     """Where the jars of this environment lie: beside its Python, so that a new environment brings its own."""
     return Path(sys.prefix) / "share" / "shop_pipeline" / "jars"
@@ -97,7 +101,11 @@ def for_bytes(config: dict[str, str], source_bytes: int | None) -> dict[str, str
     if "spark.remote" in config or source_bytes is None or source_bytes > SMALL_LOAD:
         return config
     options = config["spark.driver.extraJavaOptions"]
-    return {**config, "spark.driver.extraJavaOptions": f"{options} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    return {
+        **config,
+        **INTERPRETED,
+        "spark.driver.extraJavaOptions": f"{options} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
 
 
 def pin_session(spark: SparkSession) -> SparkSession:

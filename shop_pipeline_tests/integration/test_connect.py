@@ -9,7 +9,7 @@ import pytest
 from shop_pipeline.core.spark import spark_config
 from shop_pipeline.resources import SparkResource
 from shop_pipeline_tests.builders import rows_of, text_of
-from shop_pipeline_tests.conftest import DAILY_SALES, ORDERS_DAILY, Ran, World, evaluations, run_shop
+from shop_pipeline_tests.conftest import DAILY_SALES, ORDERS_DAILY, SILVER_ORDERS, Ran, World, evaluations, run_shop
 from shop_pipeline_tests.servers import ConnectServer
 
 DAYS = [date(2026, 9, day) for day in (1, 2, 3)]
@@ -33,7 +33,7 @@ def load_range(world: World) -> dict[str, bool]:
     world.put(DAYS[1], rows_of(DAYS[1], 200, 3))
     assert world.run([KEYS[1]]).success
     assert world.recheck(KEYS[1]).success
-    assert world.run(KEYS, DAILY_SALES).success
+    assert world.run(KEYS, SILVER_ORDERS, DAILY_SALES).success
     assert world.materialized(ORDERS_DAILY) == world.materialized(DAILY_SALES) == set(KEYS)
     return passed
 

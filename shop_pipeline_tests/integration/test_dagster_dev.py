@@ -70,12 +70,15 @@ def dev(tmp_path_factory: pytest.TempPathFactory, connect_server: ConnectServer)
     server.stop()
 
 
+PIPELINE = ("orders_daily", "silver_orders", "daily_sales")
+
+
 def asset(dev: DagsterDev, name: str) -> dict[str, Any]:
     found: dict[str, Any] = dev.graphql(ASSET, key={"path": [name]})["assetNodeOrError"]
     return found
 
 
-def launch_backfill(dev: DagsterDev, keys: list[str], names: Sequence[str] = ("orders_daily", "daily_sales")) -> str:
+def launch_backfill(dev: DagsterDev, keys: list[str], names: Sequence[str] = PIPELINE) -> str:
     """As "Materialize all" on the group page does."""
     params = {
         "assetSelection": [{"path": [name]} for name in names],
@@ -106,7 +109,7 @@ def finish_run(dev: DagsterDev, run_id: str) -> dict[str, Any]:
 
 
 def test_the_ui_shows_the_project_and_starts_without_a_warning_of_ours(dev: DagsterDev) -> None:
-    for name in ("orders_daily", "daily_sales", "run_log"):
+    for name in (*PIPELINE, "run_log", "late_arrivals", "restatements"):
         shown = asset(dev, name)
         assert shown["groupName"] == "till"
         assert shown["owners"] == [{"team": "shop"}]
@@ -123,10 +126,10 @@ def test_a_backfill_with_a_bad_day_started_in_the_ui(dev: DagsterDev, instance: 
     backfill = launch_backfill(dev, KEYS)
     assert finish(dev, backfill) == "COMPLETED_FAILED"
     world = World(dev.folder, SparkResource(spark_config={}), instance)
-    stats = {name: asset(dev, name)["partitionStats"] for name in ("orders_daily", "daily_sales")}
+    stats = {name: asset(dev, name)["partitionStats"] for name in PIPELINE}
     assert stats["orders_daily"]["numMaterialized"] == 29
     assert stats["orders_daily"]["numFailed"] == 1
-    assert stats["daily_sales"]["numMaterialized"] == 29
+    assert stats["silver_orders"]["numMaterialized"] == stats["daily_sales"]["numMaterialized"] == 29
     assert world.query("SELECT count(*), count(DISTINCT order_date) FROM orders_daily") == [(127, 29)]
     assert world.query("SELECT count(*) FROM daily_sales WHERE order_date = DATE '2026-09-15'", "daily_sales") == [(0,)]
     runs = dev.graphql(RUNS)["runsOrError"]["results"]
@@ -151,13 +154,13 @@ def test_a_backfill_with_a_bad_day_started_in_the_ui(dev: DagsterDev, instance: 
     assert asset(dev, "orders_daily")["partitionStats"]["numMaterialized"] == 29
     assert asset(dev, "daily_sales")["partitionStats"]["numMaterialized"] == 29
     # And downstream alone, by hand, on the bad day.
-    assert finish(dev, launch_backfill(dev, [BAD], ["daily_sales"])) == "COMPLETED_FAILED"
+    for name in PIPELINE[1:]:
+        assert finish(dev, launch_backfill(dev, [BAD], [name])) == "COMPLETED_FAILED"
     assert world.query("SELECT count(*) FROM daily_sales WHERE order_date = DATE '2026-09-15'", "daily_sales") == [(0,)]
 
     write_september(dev.folder / "landing", force=True)
     assert finish(dev, launch_backfill(dev, [BAD])) == "COMPLETED_SUCCESS"
-    assert asset(dev, "orders_daily")["partitionStats"]["numMaterialized"] == 30
-    assert asset(dev, "daily_sales")["partitionStats"]["numMaterialized"] == 30
+    assert [asset(dev, name)["partitionStats"]["numMaterialized"] for name in PIPELINE] == [30, 30, 30]
     assert world.query("SELECT count(*), sum(orders), sum(revenue)::VARCHAR FROM daily_sales", "daily_sales") == [
         (30, 130, "4255.28")
     ]

@@ -108,7 +108,7 @@ def test_a_backfill_whose_daemon_is_killed_three_times(
     start(server, connect_server)
     assert finish(server, backfill) == "COMPLETED_SUCCESS"
     world = World(server.folder, SparkResource(spark_config={}), instance)
-    for name in ("orders_daily", "daily_sales"):
+    for name in ("orders_daily", "silver_orders", "daily_sales"):
         stats = asset(server, name)["partitionStats"]
         assert (stats["numMaterialized"], stats["numFailed"]) == (30, 0)
     assert fingerprint(in_table(world.lake)) == fingerprint(in_files(world.landing))

@@ -34,9 +34,9 @@ def day(n: int) -> date:
     return FIRST + timedelta(days=n)
 
 
-def assets(contract: Contract) -> tuple[dg.AssetsDefinition, dg.AssetsDefinition]:
+def assets(contract: Contract) -> tuple[dg.AssetsDefinition, dg.AssetsDefinition, dg.AssetsDefinition]:
     feed = till.till_feed(contract, PARTITIONS)
-    return till.orders_daily(feed), till.daily_sales(feed)
+    return till.orders_daily(feed), till.silver_orders(feed), till.daily_sales(feed)
 
 
 def put_counts(world: World, counts: Sequence[int], first: int = 0) -> list[str]:
@@ -80,8 +80,8 @@ def test_september_is_flagged_where_its_band_is_left(world: World) -> None:
 
 def test_a_band_that_fails_refuses_days_and_leaves_them_out_of_the_baseline(world: World) -> None:
     """D4, D6: the exact words; nothing of these days is written, and the other 25 feed gold."""
-    strict, sales = assets(contract_with((f"previous days}}\n        {FLAG}", f"previous days}}\n        {FAIL}")))
-    result = world.run(put_counts(world, COUNTS), strict, sales)
+    strict, *_ = assets(contract_with((f"previous days}}\n        {FLAG}", f"previous days}}\n        {FAIL}")))
+    result = world.run(put_counts(world, COUNTS), strict)
     lines = failure_text(result).splitlines()
     assert lines[0] == "5 of 30 run dates failed: 2026-09-08, 2026-09-09, 2026-09-10, 2026-09-30, 2026-10-01."
     assert [line for line in lines if line.startswith("Quality gate:")] == [
@@ -117,7 +117,7 @@ def test_the_first_days_peaks_and_flat_histories(world: World) -> None:
 
 def test_a_jump_is_seen_on_the_day_and_on_its_rerun(world: World) -> None:
     """C150: six days of 100, then 130, by 25 %; the tested value is not in its own baseline, loaded once or twice."""
-    asset, _ = assets(contract_with(("mustBeBetween: [50, 150]", "mustBeBetween: [75, 125]")))
+    asset, *_ = assets(contract_with(("mustBeBetween: [50, 150]", "mustBeBetween: [75, 125]")))
     keys = put_counts(world, [100] * 6 + [130])
     for run in (keys, keys[-1:]):
         result = world.run(run, asset)
@@ -145,7 +145,7 @@ def test_a_shut_day_has_nothing_to_check(world: World) -> None:
 
 def test_an_empty_day_can_be_a_failure(world: World) -> None:
     """D4, A13: `empty: fail` keeps the rows, by the exact words."""
-    asset, _ = assets(contract_with(("value: allow", "value: fail")))
+    asset, *_ = assets(contract_with(("value: allow", "value: fail")))
     (key,) = put_counts(world, [3])
     world.run([key], asset)
     world.put(FIRST, f"{HEADER}\n")
@@ -164,7 +164,7 @@ def test_an_empty_day_can_be_a_failure(world: World) -> None:
 def test_repeated_keys_can_be_a_failure(world: World) -> None:
     """D3: where the source cannot say which row is the newer, the day is refused and the keys are named."""
     rule = "- metric: duplicateValues\n            mustBe: 0\n            "
-    asset, _ = assets(contract_with((rule + FLAG, rule + FAIL)))
+    asset, *_ = assets(contract_with((rule + FLAG, rule + FAIL)))
     world.put(FIRST, f"{HEADER}\n7,c1,1.00,2026-09-01T09:00:00\n7,c1,2.00,2026-09-01T09:00:00\n8,c1,1.00,2026-09-01T09:00:00\n")
     result = world.run([run_date(FIRST)], asset)
     assert "2026-09-01.csv, 1 key comes more than once: order_id 7 (2 times). Mend the file" in failure_text(result)
@@ -211,33 +211,35 @@ def test_a_new_column_is_taken_in_and_held_back(world: World) -> None:
     """D13, C32, C63: bronze has it, older days read NULL; gold fails by the exact words for the day that brought it alone."""
     keys = put_counts(world, [3, 0, 3])
     world.put(day(1), COUPON)
-    orders, sales = assets(CONTRACT)
+    orders, silver, sales = assets(CONTRACT)
     assert world.run(keys, orders).success
     seen = world.query("SELECT order_date, count(*), count(coupon) FROM orders_daily GROUP BY 1 ORDER BY 1")
     assert seen == [(FIRST, 3, 0), (day(1), 2, 1), (day(2), 3, 0)]
     assert '"added": ["coupon"]' in (world.log(day(1))[-1].drift or "")
     assert world.log(FIRST)[-1].drift is None
-    result = world.run(keys, sales)
-    assert failure_text(result).splitlines()[:2] == [
-        "1 of 3 run dates failed: 2026-09-03.",
-        "Schema drift: new ['coupon'], missing []",
-    ]
-    assert world.materialized(sales) == {keys[0], keys[2]}
+    for asset in (silver, sales):
+        lines = failure_text(world.run(keys, asset)).splitlines()
+        assert lines[0] == "1 of 3 run dates failed: 2026-09-03."
+        assert any("Schema drift: new ['coupon'], missing []" in line for line in lines)
+        assert world.materialized(asset) == {keys[0], keys[2]}
+    assert failure_text(world.run(keys, silver)).splitlines()[1] == "Schema drift: new ['coupon'], missing []"
     assert world.query("SELECT order_date FROM daily_sales ORDER BY 1", "daily_sales") == [(FIRST,), (day(2),)]
     # A recheck changes nothing about it; a contract that knows the column does.
     assert world.recheck(keys[1]).success
-    assert not world.run([keys[1]], sales).success
+    assert not world.run([keys[1]], silver).success
     known = contract_with(
         ("    properties:\n", "    properties:\n      - {name: coupon, logicalType: string, physicalType: STRING}\n"),
         ("value: add", "value: fail"),
     )
-    orders, sales = assets(known)
-    assert world.run([keys[1]], orders, sales).success
+    orders, silver, sales = assets(known)
+    assert world.run([keys[1]], orders, silver, sales).success
+    # Silver has taken the column on; it did not drop it without a word.
+    assert world.query("SELECT order_id, coupon FROM silver_orders WHERE coupon IS NOT NULL", "silver_orders") == [(1, "X")]
     # A check also sees a wrong value in such a column.
     table = world.lake.open("orders_daily")
     assert table is not None
     table.update(updates={"coupon": "'Y'"}, predicate="coupon = 'X'")
-    orders, _ = assets(CONTRACT)
+    orders, *_ = assets(CONTRACT)
     text = verdicts(world, world.recheck_all(keys[1], orders), CHECK)[keys[1]][2]
     assert "order_id 1: coupon X in the source, Y in the table" in text
 
@@ -246,10 +248,10 @@ def test_a_new_column_can_be_left_out_or_refused(world: World) -> None:
     """C32: exactly what the policy says."""
     (key,) = put_counts(world, [0], first=1)
     world.put(day(1), COUPON)
-    refusing, _ = assets(contract_with(("value: add", "value: fail")))
+    refusing, *_ = assets(contract_with(("value: add", "value: fail")))
     assert "the header has the unknown column coupon" in failure_text(world.run([key], refusing))
-    ignoring, sales = assets(contract_with(("value: add", "value: ignore")))
-    assert world.run([key], ignoring, sales).success
+    ignoring, silver, sales = assets(contract_with(("value: add", "value: ignore")))
+    assert world.run([key], ignoring, silver, sales).success
     assert "coupon" not in {field.name for field in world.lake.open("orders_daily").schema().fields}  # type: ignore[union-attr]
     assert '"ignored": ["coupon"]' in (world.log(day(1))[-1].drift or "")
 
@@ -258,7 +260,7 @@ def test_a_change_of_type_is_refused(world: World) -> None:
     """D13, C64: both types are named, and nothing is written."""
     keys = put_counts(world, [3, 3])
     world.run(keys)
-    asset, _ = assets(contract_with(("physicalType: DECIMAL(10,2)", "physicalType: DECIMAL(12,4)")))
+    asset, *_ = assets(contract_with(("physicalType: DECIMAL(10,2)", "physicalType: DECIMAL(12,4)")))
     before = world.version()
     result = world.run(keys, asset)
     assert "amount is DECIMAL(10,2) in the table and DECIMAL(12,4) in the contract" in failure_text(result)
@@ -272,8 +274,8 @@ def test_a_column_that_the_table_lost_holds_everything_back(world: World) -> Non
     more = contract_with(
         ("    properties:\n", "    properties:\n      - {name: channel, logicalType: string, physicalType: STRING}\n")
     )
-    _, sales = assets(more)
-    assert failure_text(world.run(keys, sales)).splitlines()[0] == "Schema drift: new [], missing ['channel']"
+    _, silver, _ = assets(more)
+    assert failure_text(world.run(keys, silver)).splitlines()[0] == "Schema drift: new [], missing ['channel']"
 
 
 def test_the_quarantine_is_of_the_day_as_it_is_now(world: World) -> None:
@@ -397,7 +399,7 @@ def test_the_machines_time_zone_changes_nothing(world: World, monkeypatch: pytes
 
 def test_a_contract_that_sets_keys_aside_keeps_null_keys_out(world: World) -> None:
     """C43, C58, C65: no NULL key in the table, and no crash in mid-write; the day's other rows are loaded."""
-    asset, _ = assets(contract_that_quarantines())
+    asset, *_ = assets(contract_that_quarantines())
     world.put(FIRST, f"{HEADER}\n,c1,1.00,2026-09-01T09:00:00\n2,c2,,2026-09-01T09:00:00\n3,c3,1.00,2026-09-01T09:00:00\n")
     for _ in range(2):
         assert world.run([run_date(FIRST)], asset).success

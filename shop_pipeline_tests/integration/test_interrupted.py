@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from shop_pipeline.core import delta_writes, fault_points
-from shop_pipeline.core.fault_points import Point
+from shop_pipeline.core.fault_points import OF_A_LOAD, Point
 from shop_pipeline.core.ledger import FAILED
-from shop_pipeline_tests.conftest import DAILY_SALES, ORDERS_DAILY, Shop, World, failure_text, run_date
+from shop_pipeline_tests.conftest import DAILY_SALES, ORDERS_DAILY, SILVER_ORDERS, Shop, World, failure_text, run_date
 from shop_pipeline_tests.fire import fingerprint, in_files, in_table, month, put
 
 DAYS = [date(2026, 9, 1), date(2026, 9, 2)]
@@ -45,7 +45,7 @@ def test_a_cancelled_load_says_so_and_the_day_is_before_or_after(world: World) -
     completes. The state of the data is another thing than the state of the last run."""
     put_two(world, 0)
     assert all(result.ok for result in world.load(KEYS))
-    for version, point in enumerate(list(Point)[:-1], start=1):
+    for version, point in enumerate(OF_A_LOAD[:-1], start=1):
         before = fingerprint(in_table(world.lake))
         put_two(world, version)
         with pytest.raises(KeyboardInterrupt), interrupt_at(point):
@@ -66,10 +66,10 @@ def test_a_stopped_run_is_not_tried_again_by_its_step(world: World, point: Point
     """C96: Dagster's own RetryPolicy would; nothing is made of a day that was stopped."""
     put_two(world, 0)
     with interrupt_at(point):
-        assert not world.run(KEYS, ORDERS_DAILY, DAILY_SALES).success
+        assert not world.run(KEYS, ORDERS_DAILY, SILVER_ORDERS, DAILY_SALES).success
     assert [each.status for each in world.log(DAYS[0])] == ["started", "failed"]
     assert world.materialized(ORDERS_DAILY) == world.materialized(DAILY_SALES) == set()
-    assert world.run(KEYS, ORDERS_DAILY, DAILY_SALES).success
+    assert world.run(KEYS, ORDERS_DAILY, SILVER_ORDERS, DAILY_SALES).success
     assert fingerprint(in_table(world.lake)) == fingerprint(in_files(world.landing))
 
 
@@ -118,7 +118,7 @@ def test_an_error_is_logged_and_the_steps_own_retry_heals_it(world: World, point
             raise ConnectionError("the connection was lost")
 
     with watched(fail_once):
-        assert world.run(KEYS, ORDERS_DAILY, DAILY_SALES).success
+        assert world.run(KEYS, ORDERS_DAILY, SILVER_ORDERS, DAILY_SALES).success
     assert not left
     statuses = [each.status for each in world.log(DAYS[0])]
     if point is Point.BEFORE_DAGSTER_HEARS:

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 
 from shop_pipeline.core.delta_writes import replace_days
-from shop_pipeline.core.fault_points import Point
+from shop_pipeline.core.fault_points import OF_A_LOAD, Point
 from shop_pipeline.resources import SparkResource
 from shop_pipeline_tests.conftest import World, run_date, wait_until
 from shop_pipeline_tests.fire import (
@@ -49,7 +49,7 @@ def killed_at_each_point(world: World, commands: Commands, keys: list[str]) -> N
     assert loaded(world, KEYS)
     with Reader(world.lake) as reader:
         before = reader.allow(in_files(world.landing))
-        for version, point in enumerate(Point, start=1):
+        for version, point in enumerate(OF_A_LOAD, start=1):
             changed = month(version)
             put(world.landing, {day: changed[day] for day in days})
             after = reader.allow(in_files(world.landing))

@@ -24,7 +24,7 @@ from shop_pipeline.core.sources import Split
 from shop_pipeline.core.sources.till_files import OpenTillFiles, TillFiles
 from shop_pipeline.resources import ClockResource, TillFilesResource
 from shop_pipeline_tests.builders import HEADER, rows_of, text_of
-from shop_pipeline_tests.conftest import DAILY_SALES, ORDERS_DAILY, World, evaluations, failure_text, run_date
+from shop_pipeline_tests.conftest import DAILY_SALES, ORDERS_DAILY, SILVER_ORDERS, World, evaluations, failure_text, run_date
 
 FIRST, SECOND, THIRD = date(2026, 9, 1), date(2026, 9, 2), date(2026, 9, 3)
 KEYS = [run_date(day) for day in (FIRST, SECOND, THIRD)]
@@ -38,7 +38,7 @@ def put_three(world: World) -> None:
 def test_one_day_through_materialize(world: World) -> None:
     """A4, A5: the day before the key, the columns and their types, partitioned by the file's day."""
     put_three(world)
-    result = world.run(["2026-09-02"], ORDERS_DAILY, DAILY_SALES)
+    result = world.run(["2026-09-02"], ORDERS_DAILY, SILVER_ORDERS, DAILY_SALES)
     assert result.success
     table = world.lake.open("orders_daily")
     assert table is not None
@@ -59,7 +59,8 @@ def test_one_day_through_materialize(world: World) -> None:
         ("100", "C01", "10.50", "2026-09-01 09:15:00", "2026-09-01", "2026-09-01 00:00:00"),
         ("101", "C02", "11.50", "2026-09-01 10:15:00", "2026-09-01", "2026-09-01 00:00:00"),
     ]
-    assert world.query("SELECT * FROM daily_sales", "daily_sales") == [(FIRST, 2, rows[0][2] + rows[1][2])]
+    sales = "SELECT order_date, orders, revenue FROM daily_sales"
+    assert world.query(sales, "daily_sales") == [(FIRST, 2, rows[0][2] + rows[1][2])]
     assert world.materialized(ORDERS_DAILY) == world.materialized(DAILY_SALES) == {"2026-09-02"}
 
 
@@ -139,7 +140,7 @@ def test_a_bad_day_in_a_range_spoils_no_other(world: World) -> None:
     assert [world.verdict(day).verified for day in (FIRST, SECOND, THIRD)] == [True, False, True]
 
     world.put(SECOND, rows_of(SECOND, 200, 3))
-    assert world.run([KEYS[1]], ORDERS_DAILY, DAILY_SALES).success
+    assert world.run([KEYS[1]], ORDERS_DAILY, SILVER_ORDERS, DAILY_SALES).success
     assert world.materialized(ORDERS_DAILY) == set(KEYS)
 
 
@@ -152,7 +153,7 @@ def test_a_refused_correction_leaves_the_rows_and_the_verdict(world: World) -> N
     assert not world.run([KEYS[0]]).success
     assert (world.orders(FIRST), world.version()) == (before, version)
     assert world.verdict(FIRST).verified
-    assert world.run([KEYS[0]], DAILY_SALES).success
+    assert world.run([KEYS[0]], SILVER_ORDERS, DAILY_SALES).success
 
 
 def test_downstream_never_reads_a_day_that_has_not_passed(world: World) -> None:
@@ -160,14 +161,20 @@ def test_downstream_never_reads_a_day_that_has_not_passed(world: World) -> None:
     put_three(world)
     world.put(SECOND, b"")
     world.run(KEYS)
-    alone = world.run([KEYS[1]], DAILY_SALES)
+    alone = world.run([KEYS[1]], SILVER_ORDERS, DAILY_SALES)
     assert not alone.success
-    assert "2026-09-02 was not made: orders_daily is not verified for it" in failure_text(alone)
-    in_range = world.run(KEYS, DAILY_SALES)
+    assert (
+        "2026-09-02 was not merged into silver_orders (run date 2026-09-03): orders_daily is not verified for it"
+        in failure_text(alone)
+    )
+    in_range = world.run(KEYS, SILVER_ORDERS, DAILY_SALES)
     assert not in_range.success
     assert failure_text(in_range).splitlines()[0] == "1 of 3 run dates failed: 2026-09-03."
+    assert world.materialized(SILVER_ORDERS) == {KEYS[0], KEYS[2]}
+    sales = world.run(KEYS, DAILY_SALES)
+    assert "2026-09-02 was not made (run date 2026-09-03): orders_daily cannot be read on for it" in failure_text(sales)
     assert world.materialized(DAILY_SALES) == {KEYS[0], KEYS[2]}
-    together = world.run([KEYS[1]], ORDERS_DAILY, DAILY_SALES)
+    together = world.run([KEYS[1]], ORDERS_DAILY, SILVER_ORDERS, DAILY_SALES)
     assert not together.success
     assert world.query("SELECT order_date FROM daily_sales ORDER BY 1", "daily_sales") == [(FIRST,), (THIRD,)]
 
@@ -175,7 +182,7 @@ def test_downstream_never_reads_a_day_that_has_not_passed(world: World) -> None:
 def test_append_shows_its_damage_and_closes_the_day(world: World) -> None:
     """A10, C116: rows doubled, nothing materialized by it, logged as failed, unread downstream until a proper load."""
     put_three(world)
-    world.run([KEYS[0]], ORDERS_DAILY, DAILY_SALES)
+    world.run([KEYS[0]], ORDERS_DAILY, SILVER_ORDERS, DAILY_SALES)
     done = world.instance.fetch_materializations(ORDERS_DAILY.key, limit=10).records
     result = world.run([KEYS[0]], config={"write_mode": "append"})
     assert result.success
@@ -183,9 +190,9 @@ def test_append_shows_its_damage_and_closes_the_day(world: World) -> None:
     assert len(world.instance.fetch_materializations(ORDERS_DAILY.key, limit=10).records) == len(done)
     assert world.log(FIRST)[-1].problem == "appended, not verified"
     assert world.log(FIRST)[-1].status == ledger.FAILED
-    assert not world.run([KEYS[0]], DAILY_SALES).success
+    assert not world.run([KEYS[0]], SILVER_ORDERS, DAILY_SALES).success
     assert not world.recheck(KEYS[0]).success
-    assert world.run([KEYS[0]], ORDERS_DAILY, DAILY_SALES).success
+    assert world.run([KEYS[0]], ORDERS_DAILY, SILVER_ORDERS, DAILY_SALES).success
     assert len(world.orders(FIRST)) == 2
 
 
@@ -246,7 +253,7 @@ def test_the_check_compares_contents_both_ways(world: World, change: str, line: 
     assert detail in evaluation.description
     assert not world.verdict(FIRST).verified
     assert world.verdict(SECOND).verified
-    assert not world.run([KEYS[0]], DAILY_SALES).success
+    assert not world.run([KEYS[0]], SILVER_ORDERS, DAILY_SALES).success
     world.run([KEYS[0]])
     assert world.recheck(KEYS[0]).success
     assert world.verdict(FIRST).verified
@@ -302,7 +309,7 @@ def test_folders_are_taken_by_their_names(tmp_path: Path, world: World) -> None:
     put_three(world)
     world.put(FIRST, rows_of(FIRST, 900, 9))
     assert odd.run(KEYS, ORDERS_DAILY).success
-    assert odd.run(KEYS, DAILY_SALES).success
+    assert odd.run(KEYS, SILVER_ORDERS, DAILY_SALES).success
     assert odd.recheck(KEYS[0]).success
     assert odd.query("SELECT count(*) FROM orders_daily") == [(9,)]
     assert odd.query("SELECT count(*) FROM daily_sales", "daily_sales") == [(3,)]
@@ -447,14 +454,14 @@ def test_a_load_that_died_after_its_commit_changes_nothing_on_rerun(world: World
     killed = ledger.Entry(**{**vars(started), "attempt": "killed", "run_at": datetime.now(UTC) + timedelta(seconds=1)})
     world.ledger.append([killed])
     assert not world.verdict(FIRST).verified
-    assert not world.run([KEYS[0]], DAILY_SALES).success
+    assert not world.run([KEYS[0]], SILVER_ORDERS, DAILY_SALES).success
 
     class Later(ClockResource):
         def now(self) -> datetime:
             return super().now() + timedelta(seconds=2)
 
     world.clock = Later()
-    assert world.run([KEYS[0]], ORDERS_DAILY, DAILY_SALES).success
+    assert world.run([KEYS[0]], ORDERS_DAILY, SILVER_ORDERS, DAILY_SALES).success
     assert world.query("SELECT * EXCLUDE (_loaded_at) FROM orders_daily ORDER BY ALL") == before
 
 
@@ -511,8 +518,8 @@ def test_a_load_that_cannot_be_verified_closes_its_day(world: World) -> None:
     assert result.status is Status.NOT_CHECKED
     assert "the table orders_daily in" in result.sentence
     assert not world.verdict(FIRST).verified
-    assert not world.run([KEYS[0]], DAILY_SALES).success
-    assert world.run([KEYS[0]], ORDERS_DAILY, DAILY_SALES).success
+    assert not world.run([KEYS[0]], SILVER_ORDERS, DAILY_SALES).success
+    assert world.run([KEYS[0]], ORDERS_DAILY, SILVER_ORDERS, DAILY_SALES).success
 
 
 def test_a_run_without_a_run_date_says_so(world: World) -> None:

@@ -14,7 +14,7 @@ from shop_pipeline.core.lake import Lake, data_files, row_count
 from shop_pipeline.core.maintenance import RetentionTooShort, tidy
 from shop_pipeline.core.verify import compare
 from shop_pipeline_tests.builders import rows_of
-from shop_pipeline_tests.conftest import CONTRACT, DAILY_SALES, Shop, World, run_date
+from shop_pipeline_tests.conftest import CONTRACT, DAILY_SALES, SILVER_ORDERS, Shop, World, run_date
 from shop_pipeline_tests.fire import assert_nothing_lost, count_commits, month, put
 
 DAY, NEXT = date(2026, 9, 1), date(2026, 9, 2)
@@ -61,7 +61,7 @@ def test_many_files_become_few_and_no_row_changes(world: World) -> None:
     assert world.spark.session().read.format("delta").load(world.lake.table_uri("orders_daily")).count() == 16
     assert world.verdict(DAY).verified
     assert world.recheck(KEYS[0]).success
-    assert world.run(KEYS, DAILY_SALES).success
+    assert world.run(KEYS, SILVER_ORDERS, DAILY_SALES).success
     assert world.run(KEYS[:1]).success
     assert tidy(world.lake, "nothing", 720) is None
 
@@ -71,7 +71,7 @@ def test_a_small_day_is_one_file(world: World) -> None:
     put(world.landing, month(0))
     keys = [run_date(day) for day in month(0)]
     assert all(result.ok for result in world.load(keys))
-    world.run(keys[:3], DAILY_SALES)
+    world.run(keys[:3], SILVER_ORDERS, DAILY_SALES)
     world.run(keys[1:2])
     for table, days in (("orders_daily", 30), ("daily_sales", 3)):
         opened = world.lake.open(table)
@@ -117,7 +117,7 @@ def test_a_version_that_was_vacuumed_is_not_checked_and_not_wrong(world: World) 
     assert not checked.comparisons
     assert "version 0 of the table orders_daily is no longer available" in checked.not_checked[DAY]
     assert world.recheck(KEYS[0]).success
-    assert world.run(KEYS[:1], DAILY_SALES).success
+    assert world.run(KEYS[:1], SILVER_ORDERS, DAILY_SALES).success
 
 
 def test_a_copied_table_goes_back_by_the_version_in_run_log(world: World, tmp_path: Path) -> None:
