@@ -35,7 +35,7 @@ dev: setup
 	$(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
 
 test: setup lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m shop_pipeline_tests.lanes
 
 # The tests that need no Spark, in seconds.
 test-fast: setup

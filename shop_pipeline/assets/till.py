@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from shop_pipeline.assets.daily_load import Feed, column_schema, daily_load, failing_in_a_sentence
+from shop_pipeline.assets.daily_load import PROGRESS, Feed, column_schema, daily_load, failing_in_a_sentence
 from shop_pipeline.assets.day_events import CheckOutcome, DayOutcome, report, tried_again
 from shop_pipeline.core import gold, lateness, restatements, silver, silver_changes
 from shop_pipeline.core.contract import Contract
@@ -72,6 +72,13 @@ def daily_sales(feed: Feed) -> dg.AssetsDefinition:
     def make(spark: SparkResource, lake: Lake, clock: ClockResource, keys: Sequence[str], run_id: str) -> Made:
         made = gold.Gold(lake, feed.contract, feed.rule).recompute(spark.session, keys, run_id=run_id, clock=clock.now)
         said = [each for each in made if each.checked]
+        for day in said[0].partial if said else ():
+            PROGRESS.warning(
+                "warning: daily_sales of %s has late rows only: %s is not verified for it (run date %s)",
+                day,
+                feed.contract.sql_name,
+                feed.rule.key(day),
+            )
         equal = [
             CheckOutcome(gold.EQUALS_SILVER, each.ok, True, each.figures_line, {"days_looked_at": len(each.touched)})
             for each in said[:1]
@@ -205,6 +212,8 @@ def _of_figures(lake: Lake, made: gold.FiguresOfDay) -> DayOutcome:
         }
         if made.figures is not None and made.figures.revenue is not None:
             metadata["revenue"] = float(made.figures.revenue)
+        if made.partial:
+            metadata["warning"] = f"late rows only, for the day's own file is not loaded: {', '.join(map(str, made.partial))}"
         if made.restated:
             metadata["restated"] = ", ".join(map(str, made.restated))
     return DayOutcome(made.key, made.ok, made.sentence, metadata, made.retriable)

@@ -6,10 +6,10 @@ published figures it restates. Where nothing differs there is no commit, and no 
 """
 
 import json
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -19,12 +19,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from shop_pipeline.core import delta_writes, duck, restatements, silver
+from shop_pipeline.core.attempts import Attempt
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.errors import ShopError
 from shop_pipeline.core.fault_points import Point, reached
 from shop_pipeline.core.lake import Lake, data_files, files_of_days, files_that_may_hold, row_count, table_id, view
-from shop_pipeline.core.ledger import FAILED, RECOMPUTE, STARTED, SUCCEEDED, Entry, Ledger
+from shop_pipeline.core.ledger import RECOMPUTE, Entry, Ledger
 from shop_pipeline.core.readable import readable_days
 from shop_pipeline.core.restatements import Figures
 from shop_pipeline.core.spark import pin_session
@@ -51,7 +52,7 @@ class FiguresOfDay:
     """What became of a key's day: whether the figures that its rows go into are what silver says. `sentence` says it.
 
     `touched`: the days of events whose figures were looked at; `changed`: those that were replaced; `restated`: those of them
-    that had been published.
+    that had been published; `partial`: those that have rows of other days' sources only, for their own is not loaded.
     """
 
     key: str
@@ -63,6 +64,7 @@ class FiguresOfDay:
     touched: tuple[date, ...] = ()
     changed: tuple[date, ...] = ()
     restated: tuple[date, ...] = ()
+    partial: tuple[date, ...] = ()
     figures: Figures | None = None
     figures_line: str = ""
     version: int | None = None
@@ -89,7 +91,8 @@ class Gold:
         try:
             results = working.run()
         except BaseException as error:
-            working.close_failed(error)
+            # Whoever comes next works these figures out anew, whatever was committed.
+            working.attempt.fail(error, None)
             raise
         return [results[self.rule.day(key)] for key in keys]
 
@@ -107,9 +110,7 @@ class _Working:
     keys: dict[date, str]
     run_id: str
     clock: Callable[[], datetime]
-    attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
     results: dict[date, FiguresOfDay] = field(default_factory=dict)
-    open_days: set[date] = field(default_factory=set)
     silver: DeltaTable = field(init=False)
     version: int | None = None
     retries: int = 0
@@ -117,7 +118,7 @@ class _Working:
     def __post_init__(self) -> None:
         self.lake, self.ledger = self.gold.lake, Ledger(self.gold.lake)
         self.con = duck.connect()
-        self.started_at = self.clock()
+        self.attempt = Attempt(self.ledger, TABLE, RECOMPUTE, self.run_id, self.clock, self.keys)
 
     def run(self) -> dict[date, FiguresOfDay]:
         """One at a time: what is read, compared and replaced belongs together."""
@@ -127,14 +128,20 @@ class _Working:
             restatements.catch_up(self.lake, TABLE)
             self._which_days()
             if self.days:
-                self.open_days = set(self.days)
-                self.ledger.append([self._entry(day, STARTED) for day in self.days])
+                self.attempt.start(self.days, self._gold(), self.silver)
                 self._work()
                 restatements.catch_up(self.lake, TABLE)
                 reached(Point.BEFORE_CLOSING_FIGURES)
-                self.ledger.append([self._closing(self.results[day]) for day in self.days])
-                self.open_days.clear()
+                self.attempt.close({day: self._end(self.results[day]) for day in self.days})
         return self.results
+
+    def _end(self, result: FiguresOfDay) -> tuple[bool, dict[str, Any]]:
+        return result.ok, {
+            "row_count": None if result.figures is None else result.figures.orders,
+            "problem": None if result.ok else result.sentence,
+            "delta_version": result.version,
+            "retries": result.retries,
+        }
 
     def _which_days(self) -> None:
         """The keys' days that silver has as the table before it is; the others have their result now."""
@@ -177,7 +184,7 @@ class _Working:
             gold = self._gold(self.version)
         there = read_figures(self.con, gold, touched)
         wrong = sorted(day for day in touched if there.get(day) != wanted.get(day))
-        rows = row_count(gold)
+        rows, partial = row_count(gold), self._partial(changed)
         line = f"the figures of {_listed(touched)} are what {silver.TABLE} says"
         if wrong:
             details = [f"  {each}: {there.get(each)}, by a second engine {wanted.get(each)}" for each in wrong[:EXAMPLES]]
@@ -194,12 +201,19 @@ class _Working:
                 touched=tuple(sorted(touched)),
                 changed=tuple(changed),
                 restated=tuple(each.order_date for each in restated),
+                partial=partial,
                 figures=there.get(day),
                 figures_line=line,
                 version=self.version,
                 rows=rows,
                 retries=self.retries,
             )
+
+    def _partial(self, changed: Sequence[date]) -> tuple[date, ...]:
+        """Of the days whose figures changed, those whose own source may not be read on, or never came."""
+        others = [day for day in changed if day not in self.days]
+        readable = readable_days(self.lake, self.gold.upstream, others) if others else {}
+        return tuple(day for day in others if not readable[day].ok)
 
     def _gold(self, version: int | None = None) -> DeltaTable:
         table = self.lake.open(TABLE, version)
@@ -284,7 +298,7 @@ class _Working:
         time, amount = self._columns()
         revenue = F.sum(amount).cast("DECIMAL(20,2)")
         # A string, for a datetime would go through the machine's own time zone.
-        made_at = F.lit(self.started_at.strftime("%Y-%m-%d %H:%M:%S.%f")).cast("timestamp")
+        made_at = F.lit(self.attempt.started_at.strftime("%Y-%m-%d %H:%M:%S.%f")).cast("timestamp")
         rows = (
             session.read.format("delta")
             .option("versionAsOf", self.silver.version())
@@ -305,9 +319,9 @@ class _Working:
         )
         mark = json.dumps(
             {
-                "attempt": self.attempt,
+                "attempt": self.attempt.name,
                 "run_id": self.run_id,
-                "at": self.started_at.isoformat(),
+                "at": self.attempt.started_at.isoformat(),
                 "restated": [each.as_json() for each in restated],
             }
         )
@@ -315,46 +329,6 @@ class _Working:
         commit = delta_writes.replace_days(self.lake, TABLE, rows, days, mark)
         reached(Point.AFTER_FIGURES)
         self.version, self.retries = commit.version, commit.retries
-
-    def close_failed(self, error: BaseException) -> None:
-        """Close what is still open after an error: these figures are worked out anew by whoever comes next."""
-        try:
-            problem = str(error).splitlines()[0] if isinstance(error, ShopError) else f"{type(error).__name__}: {error}"[:1000]
-            self.ledger.append([replace(self._entry(day, FAILED), problem=problem) for day in sorted(self.open_days)])
-        except Exception as second:
-            error.add_note(f"run_log could not be written to either: {second}")
-
-    def _closing(self, result: FiguresOfDay) -> Entry:
-        return replace(
-            self._entry(result.day, SUCCEEDED if result.ok else FAILED),
-            row_count=None if result.figures is None else result.figures.orders,
-            problem=None if result.ok else result.sentence,
-            delta_version=result.version,
-            duration=(self.clock() - self.started_at).total_seconds(),
-            retries=result.retries,
-        )
-
-    def _entry(self, day: date, status: str) -> Entry:
-        return Entry(
-            run_id=self.run_id,
-            run_at=self.started_at if status == STARTED else self.clock(),
-            table_name=TABLE,
-            row_count=None,
-            max_event_time=None,
-            status=status,
-            day=day,
-            run_date=date.fromisoformat(self.keys[day]),
-            fingerprint=None,
-            quarantined=None,
-            problem=None,
-            delta_version=None,
-            duration=None,
-            kind=RECOMPUTE,
-            attempt=self.attempt,
-            table_id=table_id(self._gold()),
-            upstream_id=table_id(self.silver),
-            upstream_version=int(self.silver.version()),
-        )
 
 
 def read_figures(con: duckdb.DuckDBPyConnection, gold: DeltaTable, days: Collection[date]) -> dict[date, Figures]:

@@ -8,26 +8,26 @@ JVM is started.
 import json
 import shutil
 import tempfile
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from shop_pipeline.core import delta_writes, disk, duck, lateness
+from shop_pipeline.core.attempts import Attempt
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.drift import check_columns
-from shop_pipeline.core.errors import ShopError
 from shop_pipeline.core.fault_points import Point, reached
-from shop_pipeline.core.lake import Lake, files_that_may_hold, table_id, view
-from shop_pipeline.core.ledger import FAILED, MERGE, STARTED, SUCCEEDED, Entry, Ledger
+from shop_pipeline.core.lake import Lake, files_that_may_hold, view
+from shop_pipeline.core.ledger import MERGE, Ledger
 from shop_pipeline.core.readable import Readable, pinned
 from shop_pipeline.core.silver_changes import DELETE, FELL_BACK, INSERT, UPDATE, Changes, Comparison, Ranges, columns, within
 from shop_pipeline.core.silver_check import Account, accounts, twice_in_silver
@@ -120,9 +120,7 @@ class _Merging:
     run_id: str
     clock: Callable[[], datetime]
     scratch: Path
-    attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
     results: dict[date, MergedDay] = field(default_factory=dict)
-    open_days: set[date] = field(default_factory=set)
     # Set around a commit: an error in it may have left one or not.
     may_have_written: bool = False
     table: DeltaTable = field(init=False)
@@ -133,8 +131,7 @@ class _Merging:
 
     def __post_init__(self) -> None:
         self.lake, self.contract = self.silver.lake, self.silver.upstream
-        self.ledger = Ledger(self.lake)
-        self.started_at = self.clock()
+        self.attempt = Attempt(Ledger(self.lake), TABLE, MERGE, self.run_id, self.clock, self.keys)
 
     def run(self) -> dict[date, MergedDay]:
         """Merge the days, and close each of them in the run log."""
@@ -149,7 +146,7 @@ class _Merging:
         try:
             compared = self._compare()
             if compared is not None:
-                self._note_started()
+                self.attempt.start(self.days, self.present, self.table)
                 self._merge(compared)
                 reached(Point.AFTER_MERGE)
                 self._account(compared)
@@ -288,7 +285,7 @@ class _Merging:
 
     def _commit(self, compared: Comparison, changes: Changes) -> delta_writes.Commit:
         with self._staging() as folder:
-            file = folder / f"{self.attempt}.parquet"
+            file = folder / f"{self.attempt.name}.parquet"
             compared.write(file)
             session = pin_session(self.spark(file.stat().st_size))
             rows = session.read.parquet(str(file)).select(
@@ -301,7 +298,7 @@ class _Merging:
             )
             names = [name for name, _ in columns(self.contract)]
             merge = delta_writes.Merge(self.contract.key, names, within(self.contract, changes.ranges), newer, changes.clauses)
-            mark = json.dumps({"attempt": self.attempt, "run_id": self.run_id, "days": [str(day) for day in self.days]})
+            mark = json.dumps({"attempt": self.attempt.name, "run_id": self.run_id, "days": [str(day) for day in self.days]})
             reached(Point.BEFORE_MERGE)
             self.may_have_written = True
             try:
@@ -360,61 +357,27 @@ class _Merging:
         lines += [f"not accounted for: {each}" for each in account.wrong_examples]
         return "\n  ".join(lines)
 
-    def _note_started(self) -> None:
-        """From here on nobody reads on from these days of silver, until they are closed."""
-        self.open_days = set(self.days)
-        self.ledger.append([self._entry(day, STARTED) for day in self.days])
-
     def _close(self) -> None:
         reached(Point.BEFORE_CLOSING_MERGE)
-        closed = [self.results[day] for day in sorted(self.open_days)]
-        self.ledger.append([self._closing(each) for each in closed])
-        self.open_days.clear()
+        ends: dict[date, tuple[bool, dict[str, Any]]] = {}
+        for day in sorted(self.attempt.open_days):
+            result, verdict = self.results[day], self.readable[day].verdict
+            ends[day] = (
+                result.ok,
+                {
+                    "row_count": None if result.account is None else result.account.kept,
+                    "fingerprint": None if verdict.entry is None else verdict.entry.fingerprint,
+                    "problem": None if result.ok else result.sentence,
+                    "delta_version": result.version,
+                    "retries": result.retries,
+                },
+            )
+        self.attempt.close(ends)
 
     def close_failed(self, error: BaseException) -> None:
         """Close what is still open after an error; stay silent (and so leave it closed) if a commit may be under way."""
-        if self.may_have_written and self.version is None:
-            return
-        try:
-            problem = str(error).splitlines()[0] if isinstance(error, ShopError) else f"{type(error).__name__}: {error}"[:1000]
-            entries = [self._entry(day, FAILED) for day in sorted(self.open_days)]
-            self.ledger.append([replace(each, problem=problem, delta_version=self.version) for each in entries])
-        except Exception as second:
-            error.add_note(f"run_log could not be written to either: {second}")
-
-    def _closing(self, result: MergedDay) -> Entry:
-        verdict = self.readable[result.day].verdict
-        return replace(
-            self._entry(result.day, SUCCEEDED if result.ok else FAILED),
-            row_count=None if result.account is None else result.account.kept,
-            fingerprint=None if verdict.entry is None else verdict.entry.fingerprint,
-            problem=None if result.ok else result.sentence,
-            delta_version=result.version,
-            duration=(self.clock() - self.started_at).total_seconds(),
-            retries=result.retries,
-        )
-
-    def _entry(self, day: date, status: str) -> Entry:
-        return Entry(
-            run_id=self.run_id,
-            run_at=self.started_at if status == STARTED else self.clock(),
-            table_name=TABLE,
-            row_count=None,
-            max_event_time=None,
-            status=status,
-            day=day,
-            run_date=date.fromisoformat(self.keys[day]),
-            fingerprint=None,
-            quarantined=None,
-            problem=None,
-            delta_version=None,
-            duration=None,
-            kind=MERGE,
-            attempt=self.attempt,
-            table_id=table_id(self.present),
-            upstream_id=table_id(self.table),
-            upstream_version=int(self.table.version()),
-        )
+        if self.version is not None or not self.may_have_written:
+            self.attempt.fail(error, self.version)
 
 
 def unreadable_sentence(upstream: Contract, silver: Silver, day: date, readable: Readable) -> str:

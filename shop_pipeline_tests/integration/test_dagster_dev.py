@@ -12,7 +12,7 @@ from shop_pipeline.resources import SparkResource
 from shop_pipeline_tests.conftest import World, clean_environment, wait_until
 from shop_pipeline_tests.servers import ConnectServer, DagsterDev
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.daemon]
 
 KEYS = [f"2026-09-{day:02d}" for day in range(2, 31)] + ["2026-10-01"]
 BAD, BAD_FILE = "2026-09-16", "2026-09-15.csv"
@@ -154,8 +154,7 @@ def test_a_backfill_with_a_bad_day_started_in_the_ui(dev: DagsterDev, instance: 
     assert asset(dev, "orders_daily")["partitionStats"]["numMaterialized"] == 29
     assert asset(dev, "daily_sales")["partitionStats"]["numMaterialized"] == 29
     # And downstream alone, by hand, on the bad day.
-    for name in PIPELINE[1:]:
-        assert finish(dev, launch_backfill(dev, [BAD], [name])) == "COMPLETED_FAILED"
+    assert finish(dev, launch_backfill(dev, [BAD], ["daily_sales"])) == "COMPLETED_FAILED"
     assert world.query("SELECT count(*) FROM daily_sales WHERE order_date = DATE '2026-09-15'", "daily_sales") == [(0,)]
 
     write_september(dev.folder / "landing", force=True)

@@ -18,7 +18,7 @@ from shop_pipeline_tests.integration.test_dagster_dev import asset, finish, fini
 from shop_pipeline_tests.integration.test_lets_no_one_in import LOOPBACK, listening
 from shop_pipeline_tests.servers import ConnectServer, DagsterDev
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.daemon]
 
 DAYS = list(month(0))
 KEYS = [run_date(day) for day in DAYS]

@@ -278,13 +278,25 @@ def test_late_rows_land_in_the_day_of_their_event(world: World) -> None:
         {"days_late": 5, "rows": 1, "percent": 4.35},
     ]
     assert restated(world) == [
-        (DAYS[0], 4, 5, "46.00", "51.00", "late rows (1 order)"),
-        (DAYS[3], 4, 5, "46.00", "52.00", "late rows (1 order)"),
+        (DAYS[0], 4, 5, "48.00", "53.00", "late rows (1 order)"),
+        (DAYS[3], 4, 5, "48.00", "54.00", "late rows (1 order)"),
     ]
     # Only the days that were touched were replaced.
     table = world.lake.open("daily_sales")
     assert table is not None
     assert table.history(1)[0]["operationParameters"]["predicate"] == ("order_date IN ('2026-09-01', '2026-09-04', '2026-09-06')")
+
+
+def test_a_day_that_has_late_rows_only_is_said_to(world: World) -> None:
+    """Its figures are what silver has; that its own file is not there is told with them."""
+    put(world, DAYS[1], order(1, DAYS[0]), order(2, DAYS[1]))
+    keys = [KEYS[1]]
+    assert all(each.ok for each in [*world.load(keys), *merge(world, keys)])
+    (made,) = recompute(world, keys)
+    assert (made.ok, made.partial) == (True, (DAYS[0],))
+    put(world, DAYS[0], order(3, DAYS[0]))
+    through(world, DAYS[:1])
+    assert_the_law(world)
 
 
 # --- D11: restatement
