@@ -1,4 +1,5 @@
 # make month   set up, write the till's September, load it, check it
+# make shopflow the same for the web shop: a Postgres server of its own, its sample, January 2024
 # make test    set up and pass the tests
 # The first Python that is new enough (DuckDB 2 and others need 3.11); name another with make PYTHON=...
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -12,7 +13,7 @@ PORT ?= 3000
 MINUTES ?= 10
 SEED ?= 1
 
-.PHONY: setup month dev test test-fast lint docs bench soak
+.PHONY: setup month shopflow dev test test-fast lint docs bench soak
 
 setup: $(READY)
 
@@ -28,6 +29,12 @@ $(READY): pyproject.toml setup.py constraints.txt
 month: setup
 	@$(BIN)/shop sample
 	@$(BIN)/shop backfill 2026-09-02 2026-10-01
+
+# The web shop: two years of orders in a local Postgres (or the one in SHOP_POSTGRES_URL), January 2024 loaded and counted.
+shopflow: setup
+	@$(BIN)/shop sample shopflow
+	@$(BIN)/shop backfill 2024-01-01 2024-01-31 --source shopflow
+	@$(BIN)/shop sql "SELECT order_date, orders, delivered FROM shopflow.orders_per_day ORDER BY orders DESC, order_date LIMIT 3"
 
 # The web UI on http://127.0.0.1:3000 (or PORT=...).
 dev: setup

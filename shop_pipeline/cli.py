@@ -9,18 +9,20 @@ import logging
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shop_pipeline.core.days import RUN_DATE, contiguous_ranges, dates_between, parse_date
+from shop_pipeline.core.days import contiguous_ranges, dates_between, parse_date
 from shop_pipeline.core.errors import ContractError, SettingError, ShopError, WrongDate
 
 if TYPE_CHECKING:
     from shop_pipeline.automation.local_runs import DayReport, LocalRuns
     from shop_pipeline.core.lake import Lake
+    from shop_pipeline.core.local_postgres import LocalPostgres
     from shop_pipeline.settings import Settings
 
 FAILED, WRONG, STOPPED = 1, 2, 130
@@ -49,19 +51,55 @@ quarantine_app = typer.Typer(
     help="The rows that were set aside: see them, and take back those that are mended.", no_args_is_help=True
 )
 app.add_typer(quarantine_app, name="quarantine")
+postgres_app = typer.Typer(help="A Postgres server of one's own, for the web shop's sample, on loopback.", no_args_is_help=True)
+app.add_typer(postgres_app, name="postgres")
 
-RunDate = Annotated[str, typer.Argument(metavar="RUN_DATE", help="The run date, YYYY-MM-DD; its run loads the day before.")]
+KEY = "RUN_DATE"
+_KEY_HELP = "The run date, YYYY-MM-DD; its run loads the day before. With --source shopflow the business date itself."
+RunDate = Annotated[str, typer.Argument(metavar=KEY, help=_KEY_HELP)]
+Source = Annotated[str, typer.Option("--source", metavar="till|shopflow", help="Whose days: the till's files, or the web shop.")]
+TILL, SHOPFLOW = "till", "shopflow"
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of row objects.")]
 
 
 @app.command()
 def sample(
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
+    source: Annotated[str, typer.Argument(metavar="[till|shopflow]", help="Whose sample.")] = TILL,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what differs.")] = False,
+    as_of: Annotated[str | None, typer.Option("--as-of", help="The web shop's database as it stood when this day began.")] = None,
 ) -> None:
-    """Write the till's 30 files of September 2026 into the landing folder."""
+    """Write the till's 30 files of September 2026 into the landing folder, or fill a database with two years of the web shop."""
     from shop_pipeline.core.sample import write_september
 
-    print(write_september(_settings().landing, force=force))
+    if _choice("The sample", source, [TILL, SHOPFLOW], TILL) == TILL:
+        if as_of is not None:
+            raise WrongUsage("--as-of is for the web shop's database: shop sample shopflow --as-of DATE.")
+        print(write_september(_settings().landing, force=force))
+        return
+    from shop_pipeline.core import shopflow_sample
+    from shop_pipeline.core.postgres import Address
+
+    settings = _settings()
+    day = None if as_of is None else parse_date(as_of)
+    if settings.postgres_url is not None:
+        address = Address.of(settings.postgres_url.get_secret_value())
+    else:
+        address = shopflow_sample.make_database(_local_postgres().start())
+    print(shopflow_sample.fill(address, day, force=force))
+
+
+@postgres_app.command("start")
+def start_postgres() -> None:
+    """Start the local server, which is made if it is not there; print its address but for the password."""
+    from shop_pipeline.core import shopflow_sample
+
+    print(shopflow_sample.make_database(_local_postgres().start()))
+
+
+@postgres_app.command("stop")
+def stop_postgres() -> None:
+    """Stop the local server; its data stay."""
+    _local_postgres().stop()
 
 
 @app.command()
@@ -70,27 +108,29 @@ def load(
     append: Annotated[
         bool, typer.Option("--append", help="Append instead of replacing: shows the damage, doubles the day's rows.")
     ] = False,
+    source: Source = TILL,
 ) -> None:
-    """Load one day into orders_daily and compare it with its file. Loading again is safe: the day is replaced."""
-    shop = _Shop()
-    shop.check_run_dates([run_date])
+    """Load one day into orders_daily and compare it with its source. Loading again is safe: the day is replaced."""
+    shop = _Shop(source)
+    shop.check_keys([run_date])
     shop.check_machine()
-    report = shop.runs.load(shop.orders_daily, [run_date], append=append)[0]
+    report = shop.runs.load(shop.pipeline.load, [run_date], append=append)[0]
     appended = append and report.metadata.get("verdict") == "appended"
     if not report.ok and not appended:
         raise ShopError(report.sentence)
     if appended:
         _tell(f"warning: {report.sentence}; a second copy of a day is not safe to read, load it again without --append")
     rows, total = report.metadata["dagster/partition_row_count"], report.metadata["rows_in_all_days"]
-    print(f"run {run_date} loaded {RUN_DATE.day(run_date)}: {rows} rows, orders_daily has {total}")
+    print(f"run {run_date} loaded {shop.rule.day(run_date)}: {rows} rows, {shop.table} has {total}")
 
 
 @app.command()
-def check(run_date: RunDate) -> None:
-    """Compare a loaded day with its file again, both ways, without loading. Needs no Java."""
-    shop = _Shop()
-    shop.check_run_dates([run_date])
-    report = shop.runs.check(shop.recheck_days, run_date)
+def check(run_date: RunDate, source: Source = TILL) -> None:
+    """Compare a loaded day with its source again, both ways, without loading. Needs no Java."""
+    shop = _Shop(source)
+    shop.check_keys([run_date])
+    shop.check_source()
+    report = shop.runs.check(shop.pipeline.recheck, run_date)
     print(report.sentence)
     if not report.ok:
         raise typer.Exit(FAILED)
@@ -104,20 +144,21 @@ def backfill(
         int, typer.Option("--days-per-run", min=1, help="How many days one Spark job and one commit load.")
     ] = DAYS_PER_RUN,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the run dates and days, and do nothing.")] = False,
+    source: Source = TILL,
 ) -> None:
-    """Run the whole till pipeline for a range of run dates; a bad day stops neither the others nor what they feed."""
+    """Run a source's whole pipeline for a range of run dates; a bad day stops neither the others nor what they feed."""
     keys = _keys(first, last)
-    shop = _Shop(create=not dry_run)
-    shop.check_run_dates(keys)
+    shop = _Shop(source, create=not dry_run)
+    shop.check_keys(keys)
     if dry_run:
         for key in keys:
-            print(f"run {key} loads {RUN_DATE.day(key)}")
+            print(f"run {key} loads {shop.rule.day(key)}")
         return
     shop.check_machine()
     failed = shop.run_pipeline(keys, days_per_run)
     _print_failed(failed)
-    days, rows = _days_and_rows(shop.lake, "orders_daily")
-    print(f"ran {len(keys)} runs, {len(failed)} failed; orders_daily has {days} days, {rows} orders")
+    days, rows = _days_and_rows(shop.lake, shop.pipeline.feed.contract.table)
+    print(f"ran {len(keys)} runs, {len(failed)} failed; {shop.table} has {days} days, {rows} orders")
     if failed:
         raise typer.Exit(FAILED)
 
@@ -167,6 +208,7 @@ def backtest(
         str | None, typer.Option("--on-violation", help="flag, or fail: such a day leaves the baseline")
     ] = None,
     as_json: AsJson = False,
+    source: Source = TILL,
 ) -> None:
     """Replay a volume band over the loaded days: which would it have flagged? What is not given is the contract's."""
     from shop_pipeline.core import volume
@@ -174,8 +216,8 @@ def backtest(
     from shop_pipeline.core.lake import table_id
     from shop_pipeline.core.ledger import Ledger
 
-    shop = _Shop(create=False)
-    contract = shop.till_feed.contract
+    shop = _Shop(source, create=False)
+    contract = shop.pipeline.feed.contract
     usual = contract.volume or Volume(50, 150, Action.FLAG)
     action = _choice("--on-violation", on_violation, [Action.FLAG.value, Action.FAIL.value], usual.action.value)
     base = _choice("--baseline", baseline, [each.value for each in Baseline], usual.baseline.value)
@@ -194,7 +236,7 @@ def backtest(
     replayed = volume.backtest({day: entry.row_count or 0 for day, entry in entries.items()}, chosen)
     outside = [each for each in replayed if not each.judgement.inside]
     word = "refused" if chosen.action is Action.FAIL else "flagged"
-    rows = [[RUN_DATE.key(each.day), each.day, each.judgement.rows, each.judgement.median, word] for each in outside]
+    rows = [[shop.rule.key(each.day), each.day, each.judgement.rows, each.judgement.median, word] for each in outside]
     _print_rows(["run_date", "day", "rows", "median", "verdict"], rows, as_json)
     if not as_json:
         print(f"{len(replayed)} days, {len(outside)} {word} by {chosen.low}-{chosen.high}% of the {chosen.last}-run median")
@@ -205,13 +247,14 @@ def list_quarantine(
     first: Annotated[str | None, typer.Argument(metavar="[FIRST", help="The first run date; by default all.")] = None,
     last: Annotated[str | None, typer.Argument(metavar="LAST]", help="The last run date, included.")] = None,
     as_json: AsJson = False,
+    source: Source = TILL,
 ) -> None:
     """Show the rows that are set aside: where they stood, their text, and what is wrong with them."""
     from shop_pipeline.core import quarantine
 
-    shop = _Shop(create=False)
-    days = None if first is None else [RUN_DATE.day(key) for key in _keys(first, last or first)]
-    held = quarantine.held(shop.lake, shop.till_feed.contract, days)
+    shop = _Shop(source, create=False)
+    days = None if first is None else [shop.rule.day(key) for key in _keys(first, last or first)]
+    held = quarantine.held(shop.lake, shop.pipeline.feed.contract, days)
     columns = ["run_date", "day", "source_file", "record_number", "column", "value", "reason", "raw_text"]
 
     def cut(text: str | None) -> str | None:
@@ -230,16 +273,18 @@ def release(
     first: Annotated[str, typer.Argument(metavar="FIRST", help="The first run date.")],
     last: Annotated[str, typer.Argument(metavar="LAST", help="The last run date, included.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show which rows would pass now, and load nothing.")] = False,
+    source: Source = TILL,
 ) -> None:
     """Load the days again whose rows set aside would pass now, because the file or the contract was mended."""
     from shop_pipeline.core import quarantine
 
     keys = _keys(first, last)
-    shop = _Shop(create=not dry_run)
-    shop.check_run_dates(keys)
-    contract, days = shop.till_feed.contract, [RUN_DATE.day(key) for key in keys]
+    shop = _Shop(source, create=not dry_run)
+    shop.check_keys(keys)
+    contract, days = shop.pipeline.feed.contract, [shop.rule.day(key) for key in keys]
     there = sorted(quarantine.held(shop.lake, contract, days))
-    judged = quarantine.states(shop.lake, contract, shop.till_files.source(contract).open(there), there)
+    with closing(shop.pipeline.source.open(there)) as opened:
+        judged = quarantine.states(shop.lake, contract, opened, there)
     for row, state, why in judged:
         print(f"run {row.run_date}, {row.source_file}, record {row.record}: {state.value}{f' ({why})' if why else ''}")
     again = sorted({row.day for row, state, _ in judged if state in (quarantine.State.PASSES, quarantine.State.CHANGED)})
@@ -247,7 +292,7 @@ def release(
         print(f"{len(judged)} rows of {len(there)} days are set aside; {len(again)} of these days would change")
         return
     shop.check_machine()
-    failed = shop.run_pipeline([RUN_DATE.key(day) for day in again], DAYS_PER_RUN)
+    failed = shop.run_pipeline([shop.rule.key(day) for day in again], DAYS_PER_RUN)
     _print_failed(failed)
     left = sum(len(rows) for rows in quarantine.held(shop.lake, contract, there).values())
     print(f"loaded {len(again)} days again, {len(failed)} failed; {left} of {len(judged)} rows are still set aside")
@@ -293,9 +338,10 @@ class WrongUsage(ShopError):
 class _Shop:
     """The definitions and the instance, loaded on first need: `shop --help` must not wait for Dagster."""
 
-    def __init__(self, *, create: bool = True) -> None:
+    def __init__(self, source: str = TILL, *, create: bool = True) -> None:
         from shop_pipeline.settings import prepare_dagster_home
 
+        chosen = _choice("--source", source, [TILL, SHOPFLOW], TILL)
         self.settings = _settings()
         self._create = create
         if create:
@@ -303,12 +349,9 @@ class _Shop:
         from shop_pipeline import definitions
 
         self._definitions = definitions
-        self.orders_daily = definitions.orders_daily
-        self.silver_orders = definitions.silver_orders
-        self.daily_sales = definitions.daily_sales
-        self.recheck_days = definitions.recheck_days
-        self.till_feed = definitions.till_feed
-        self.till_files = definitions.till_files
+        self.pipeline = definitions.pipelines[chosen]
+        self.rule = self.pipeline.feed.rule
+        self.table = self.pipeline.feed.contract.sql_name
         self.lake = definitions.lake.lake()
 
     @property
@@ -331,31 +374,29 @@ class _Shop:
             _tell(f"run {run_id} is closed as failed: its process has died")
         return LocalRuns(self._definitions.defs, instance)
 
-    def check_run_dates(self, keys: Sequence[str]) -> None:
-        """Raises WrongDate when one of these is not a date, or not a run date of the till."""
-        partitions = self.till_feed.partitions
+    def check_keys(self, keys: Sequence[str]) -> None:
+        """Raises WrongDate when one of these is not a date, or not one of the source's."""
+        partitions, setting, name = self.pipeline.feed.partitions, self.pipeline.first_setting, self.rule.key_name
         for key in keys:
             parse_date(key)
             if not partitions.has_partition_key(key):
                 if partitions.get_first_partition_key() is None:
-                    start = self.settings.first_run_date
-                    raise WrongDate(f"There are no run dates yet: SHOP_FIRST_RUN_DATE is {start}, which lies in the future.")
+                    start = partitions.start.date()
+                    raise WrongDate(f"There are no {name}s yet: {setting} is {start}, which lies in the future.")
                 first, last = partitions.get_first_partition_key(), partitions.get_last_partition_key()
-                raise WrongDate(
-                    f"{key} is not a run date of orders_daily: they go from {first} (SHOP_FIRST_RUN_DATE) to {last}. "
-                    "A run date is the day after the day it loads."
-                )
+                lag = " A run date is the day after the day it loads." if self.rule.lag_days else ""
+                raise WrongDate(f"{key} is not a {name} of {self.table}: they go from {first} ({setting}) to {last}.{lag}")
 
     def run_pipeline(self, keys: Sequence[str], days_per_run: int) -> dict[str, str]:
-        """Run the till's pipeline for these run dates; gives the failed ones, each with its sentence."""
+        """Run the pipeline for these keys; gives the failed ones, each with its sentence."""
         failed: dict[str, str] = {}
         runs, done = self.runs, 0
         for first, last in contiguous_ranges([date.fromisoformat(key) for key in keys]):
             whole = [day.isoformat() for day in dates_between(first, last)]
             for start in range(0, len(whole), days_per_run):
                 part = whole[start : start + days_per_run]
-                reports = runs.load(self.orders_daily, part)
-                for asset in (self.silver_orders, self.daily_sales):
+                reports = runs.load(self.pipeline.load, part)
+                for asset in self.pipeline.made:
                     good = [key for key in part if key not in failed | _failed(reports)]
                     reports += runs.make(asset, good) if good else []
                 failed |= _failed(reports)
@@ -363,8 +404,13 @@ class _Shop:
                 _tell(f"{done} of {len(keys)} days done, {len(failed)} failed")
         return failed
 
+    def check_source(self) -> None:
+        """Raises SettingError when it is not set where the source is."""
+        _ = self.pipeline.source
+
     def check_machine(self) -> None:
-        """Raises SettingError when Spark cannot start here."""
+        """Raises SettingError when Spark cannot start here, or it is not set where the source is."""
+        self.check_source()
         self._definitions.spark.check_machine()
 
 
@@ -396,6 +442,12 @@ def _settings() -> "Settings":
 def _in_short(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[:3])[:300] or type(error).__name__
+
+
+def _local_postgres() -> "LocalPostgres":
+    from shop_pipeline.core.local_postgres import LocalPostgres, packaged_binaries
+
+    return LocalPostgres(_settings().postgres, packaged_binaries())
 
 
 def _lake(settings: "Settings") -> "Lake":

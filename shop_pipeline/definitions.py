@@ -5,14 +5,15 @@ from datetime import datetime
 
 import dagster as dg
 
-from shop_pipeline.assets import till
+from shop_pipeline.assets import shopflow, till
 from shop_pipeline.assets.daily_load import quarantine_asset, recheck_job
 from shop_pipeline.assets.ledger import run_log
 from shop_pipeline.automation.maintenance import maintain_tables, maintenance_schedule
+from shop_pipeline.automation.pipelines import Pipeline
 from shop_pipeline.checks.freshness import freshness_check
 from shop_pipeline.core.contract_file import load_contract
-from shop_pipeline.partitions import run_dates
-from shop_pipeline.resources import ClockResource, LakeResource, TillFilesResource, of_a_run, spark_resource
+from shop_pipeline.partitions import business_dates, run_dates
+from shop_pipeline.resources import ClockResource, LakeResource, ShopflowResource, TillFilesResource, of_a_run, spark_resource
 from shop_pipeline.settings import load_settings
 
 # Meant so: with a policy of its own the daemon launches a downstream asset for the good days alone.
@@ -20,17 +21,34 @@ warnings.filterwarnings("ignore", message=".*varying BackfillPolicies.*")
 
 settings = load_settings()
 
+today = datetime.now(settings.zone).date()
 till_contract = load_contract("orders_daily", settings.contracts)
-till_feed = till.till_feed(till_contract, run_dates(settings.first_run_date, datetime.now(settings.zone).date()))
+till_feed = till.till_feed(till_contract, run_dates(settings.first_run_date, today))
 orders_daily = till.orders_daily(till_feed)
 silver_orders = till.silver_orders(till_feed)
 daily_sales = till.daily_sales(till_feed)
 recheck_days = recheck_job("recheck_days", till_feed)
 
+shopflow_contract = load_contract("shopflow_orders", settings.contracts)
+shopflow_feed = shopflow.shopflow_feed(
+    shopflow_contract, business_dates(settings.shopflow_first_day, today), settings.shopflow_retry_seconds
+)
+shopflow_orders = shopflow.orders_daily(shopflow_feed)
+orders_per_day = shopflow.orders_per_day(shopflow_feed)
+recheck_shopflow_days = recheck_job("recheck_shopflow_days", shopflow_feed)
+
 spark = spark_resource(settings.spark_master, settings.spark_remote, settings.spark_memory)
 lake = LakeResource(uri=settings.lake)
 till_files = TillFilesResource(landing=str(settings.landing))
-resources = of_a_run(spark, lake, till_files, ClockResource())
+shopflow_database = ShopflowResource.at(settings.database)
+resources = of_a_run(spark, lake, till_files, ClockResource(), shopflow_database)
+
+pipelines = {
+    "till": Pipeline(till_feed, orders_daily, (silver_orders, daily_sales), recheck_days, till_files, "SHOP_FIRST_RUN_DATE"),
+    "shopflow": Pipeline(
+        shopflow_feed, shopflow_orders, (orders_per_day,), recheck_shopflow_days, shopflow_database, "SHOPFLOW_FIRST_DAY"
+    ),
+}
 
 defs = dg.Definitions(
     assets=[
@@ -39,10 +57,13 @@ defs = dg.Definitions(
         silver_orders,
         daily_sales,
         *till.tables_beside(till_feed),
-        run_log(till_feed.asset, till.GROUP, till.OWNERS),
+        shopflow_orders,
+        quarantine_asset(shopflow_feed, shopflow.GROUP, shopflow.OWNERS),
+        orders_per_day,
+        run_log([till_feed.asset, shopflow_feed.asset], till.GROUP, till.OWNERS),
     ],
-    asset_checks=[freshness_check(till_feed, settings.zone)],
-    jobs=[recheck_days, maintain_tables],
+    asset_checks=[freshness_check(till_feed, settings.zone), freshness_check(shopflow_feed, settings.zone)],
+    jobs=[recheck_days, recheck_shopflow_days, maintain_tables],
     schedules=[maintenance_schedule(settings.timezone)],
     resources=resources,
     # A run's steps share one Spark session.

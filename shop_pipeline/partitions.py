@@ -6,6 +6,8 @@ import dagster as dg
 
 # The run date of the sample's last day. The till's partitions reach at least so far, whatever the machine's clock says.
 SAMPLE_LAST_RUN_DATE = date(2026, 10, 1)
+# The last day of the web shop's sample.
+SAMPLE_LAST_DAY = date(2025, 5, 31)
 
 
 def run_dates(first: date, today: date) -> dg.DailyPartitionsDefinition:
@@ -15,3 +17,9 @@ def run_dates(first: date, today: date) -> dg.DailyPartitionsDefinition:
     """
     beyond_today = max(0, (SAMPLE_LAST_RUN_DATE - today).days)
     return dg.DailyPartitionsDefinition(start_date=first.isoformat(), end_offset=1 + beyond_today)
+
+
+def business_dates(first: date, today: date) -> dg.DailyPartitionsDefinition:
+    """The web shop's business dates: from `first` to yesterday, which is over (or to the sample's end, as above)."""
+    beyond_yesterday = max(0, (SAMPLE_LAST_DAY - today).days + 1)
+    return dg.DailyPartitionsDefinition(start_date=first.isoformat(), end_offset=beyond_yesterday)

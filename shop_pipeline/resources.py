@@ -15,8 +15,11 @@ from pydantic import PrivateAttr
 from pyspark.sql import SparkSession
 
 from shop_pipeline.core.contract import Contract
+from shop_pipeline.core.errors import SettingError
 from shop_pipeline.core.lake import Lake
+from shop_pipeline.core.postgres import Address
 from shop_pipeline.core.run_locks import RunLocks
+from shop_pipeline.core.sources.shopflow_postgres import ShopflowPostgres
 from shop_pipeline.core.sources.till_files import TillFiles
 from shop_pipeline.core.spark import check_machine, for_bytes, spark_config
 
@@ -62,6 +65,32 @@ class TillFilesResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return TillFiles(Path(self.landing), contract)
 
 
+class ShopflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """The web shop's database. Its address is known to this process alone: Dagster is told nothing of it."""
+
+    _url: str | None = PrivateAttr(default=None)
+
+    @staticmethod
+    def at(url: str | None) -> "ShopflowResource":
+        """The database at an address; None where there is none yet."""
+        made = ShopflowResource()
+        made._url = url
+        return made
+
+    def source(self, contract: Contract) -> ShopflowPostgres:
+        """The orders as a source under a contract.
+
+        Raises:
+            SettingError: no address is set, or it is none.
+        """
+        if self._url is None:
+            raise SettingError(
+                "There is no database of the web shop: run `shop sample shopflow`, which makes one here, or name yours in "
+                "SHOP_POSTGRES_URL."
+            )
+        return ShopflowPostgres(Address.of(self._url), contract)
+
+
 class ClockResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """The time of day, for `_loaded_at` and `run_at` alone: which day is loaded is never asked of a clock."""
 
@@ -76,7 +105,11 @@ def spark_resource(master: str, remote: str | None, memory: str) -> SparkResourc
 
 
 def of_a_run(
-    spark: SparkResource, lake: LakeResource, till_files: TillFilesResource, clock: ClockResource
+    spark: SparkResource,
+    lake: LakeResource,
+    till_files: TillFilesResource,
+    clock: ClockResource,
+    shopflow: ShopflowResource | None = None,
 ) -> dict[str, dg.ResourceDefinition]:
     """The resources as a run gets them, by the names under which assets ask for them."""
 
@@ -91,6 +124,7 @@ def of_a_run(
         "lake": dg.ResourceDefinition(lake_of_a_run, config_schema={}),
         "till_files": _fixed(till_files),
         "clock": _fixed(clock),
+        "shopflow": _fixed(shopflow or ShopflowResource.at(None)),
     }
 
 

@@ -33,12 +33,14 @@ class Settings(BaseSettings):
     timezone: str = "UTC"
     first_run_date: date = date(2026, 9, 2)
     shopflow_first_day: date = Field(date(2024, 1, 1), validation_alias="SHOPFLOW_FIRST_DAY")
+    shopflow_retry_seconds: float = Field(120, ge=0, le=3600, validation_alias="SHOPFLOW_RETRY_SECONDS")
     # With passwords in them: shown nowhere.
     postgres_url: SecretStr | None = None
+    postgres: Path = Path("postgres")
     alert_urls: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     dagster_home: Path = Field(Path("dagster_home"), validation_alias="DAGSTER_HOME")
 
-    @field_validator("landing", "dagster_home")
+    @field_validator("landing", "dagster_home", "postgres")
     @classmethod
     def _absolute(cls, path: Path) -> Path:
         absolute = Path(os.path.abspath(path.expanduser()))
@@ -106,6 +108,14 @@ class Settings(BaseSettings):
             except ValueError:
                 raise ValueError(f"{value!r} is not a date; write it as YYYY-MM-DD") from None
         return value
+
+    @property
+    def database(self) -> str | None:
+        """The address of the web shop's database: the one that is set, else that of the local server, where there is one."""
+        if self.postgres_url is not None:
+            return self.postgres_url.get_secret_value()
+        file = self.postgres / "url"
+        return file.read_text().strip() if file.is_file() else None
 
     @property
     def zone(self) -> tzinfo:

@@ -24,15 +24,19 @@ def definitions() -> dg.Definitions:
 
 def test_the_names_people_type(definitions: dg.Definitions) -> None:
     keys = {key.to_user_string() for key in definitions.resolve_all_asset_keys()}
-    assert keys == {"orders_daily", "orders_quarantine", "silver_orders", "daily_sales", "late_arrivals", "restatements", "run_log"}
-    assert {job.name for job in definitions.jobs or []} == {"recheck_days", "maintain_tables"}
+    assert keys == {
+        *("orders_daily", "orders_quarantine", "silver_orders", "daily_sales", "late_arrivals", "restatements"),
+        *("shopflow/orders_daily", "shopflow/orders_quarantine", "shopflow/orders_per_day"),
+        "run_log",
+    }
+    assert {job.name for job in definitions.jobs or []} == {"recheck_days", "recheck_shopflow_days", "maintain_tables"}
     schedules = list(definitions.schedules or [])
     assert [schedule.name for schedule in schedules] == ["maintain_tables_weekly"]
     assert all(schedule.default_status is dg.DefaultScheduleStatus.STOPPED for schedule in schedules)
     checks = {key.to_user_string() for key in definitions.resolve_asset_graph().asset_check_keys}
     names = ("check_day", "volume", "null_rate", "key_uniqueness", "value_distribution", "freshness")
     assert checks == {
-        *(f"orders_daily:{name}" for name in names),
+        *(f"{table}orders_daily:{name}" for table in ("", "shopflow/") for name in names),
         "silver_orders:order_id_is_unique",
         "silver_orders:reconciles_with_bronze",
         "daily_sales:equals_silver",
@@ -42,7 +46,7 @@ def test_the_names_people_type(definitions: dg.Definitions) -> None:
 def test_every_asset_says_what_it_is_and_whose(definitions: dg.Definitions) -> None:
     for spec in definitions.resolve_all_asset_specs():
         assert spec.description, spec.key
-        assert spec.group_name == "till", spec.key
+        assert spec.group_name in ("till", "shopflow"), spec.key
         assert spec.owners, spec.key
         assert spec.kinds, spec.key
         assert spec.metadata.get("dagster/table_name"), spec.key
@@ -54,7 +58,7 @@ def test_every_asset_says_what_it_is_and_whose(definitions: dg.Definitions) -> N
 def test_checks_block_where_the_contract_says_fail(definitions: dg.Definitions) -> None:
     """D5: each has a result a day, but those about a whole table or feed: a backfill of old days says nothing of freshness."""
     graph = definitions.resolve_asset_graph()
-    specs = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
+    specs = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys if key.asset_key.path[0] != "shopflow"}
     assert {name for name, spec in specs.items() if spec.blocking} == {
         "check_day",
         "null_rate",
@@ -65,6 +69,8 @@ def test_checks_block_where_the_contract_says_fail(definitions: dg.Definitions) 
     of_tables = {name for name, spec in specs.items() if spec.partitions_def is None}
     assert of_tables == {"freshness", "order_id_is_unique", "equals_silver"}
     assert all(spec.description for spec in specs.values())
+    web = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys if key.asset_key.path[0] == "shopflow"}
+    assert {name for name, spec in web.items() if spec.blocking} == {"check_day", "null_rate", "volume", "key_uniqueness"}
 
 
 def test_the_ui_shows_the_contracts_columns(definitions: dg.Definitions) -> None:

@@ -1,6 +1,5 @@
 """The factory of daily loads: a feed (source, contract, which day a key stands for) goes in, an asset with its check comes out."""
 
-import logging
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ import dagster as dg
 from dagster_shared.utils.warnings import PreviewWarning
 from pydantic import Field
 
-from shop_pipeline.assets.day_events import CheckOutcome, DayOutcome, log_checks, report, tried_again
+from shop_pipeline.assets.day_events import PROGRESS, CheckOutcome, DayOutcome, log_checks, report, tried_again
 from shop_pipeline.core import gates, ledger, quarantine
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
@@ -23,8 +22,6 @@ from shop_pipeline.core.outcome import DayResult, Status
 from shop_pipeline.resources import ClockResource, SparkResource
 
 CHECK = "check_day"
-# Followed by `shop` in a terminal; Dagster shows the same lines in the run's log.
-PROGRESS = logging.getLogger("shop_pipeline.progress")
 DAYS_PER_RUN = 31
 _CHECKS = {
     CHECK: "The day's rows in the table are the rows of its source, compared both ways without Spark.",
@@ -61,13 +58,15 @@ class LoadConfig(dg.Config):
 class Feed:
     """What makes a daily load: a contract, which day a key stands for, the partitions, and the key of the source's resource.
 
-    The resource's `source(contract)` gives the Source.
+    The resource's `source(contract)` gives the Source. `retry_seconds`: how long to wait before a load is tried again, for a
+    source that needs time to come back.
     """
 
     contract: Contract
     rule: KeyRule
     partitions: dg.DailyPartitionsDefinition
     source: str
+    retry_seconds: float | None = None
 
     @property
     def asset(self) -> dg.AssetKey:
@@ -152,13 +151,14 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
     def load_and_verify(context: dg.AssetExecutionContext, config: LoadConfig) -> Iterator[Any]:
         if not (context.has_partition_key or context.has_partition_key_range):
             raise dg.Failure(f"No {rule.key_name} was given: choose which day to load; none is guessed.", allow_retries=False)
-        with tried_again(context):
+        with tried_again(context, feed.retry_seconds):
             yield from load_or_check(context, config)
 
     def load_or_check(context: dg.AssetExecutionContext, config: LoadConfig) -> Iterator[Any]:
         spark: SparkResource = context.resources.spark
         clock: ClockResource = context.resources.clock
-        daily = feed.load(context.resources)
+        with failing_in_a_sentence():
+            daily = feed.load(context.resources)
         keys = list(context.partition_keys)
         run_id = context.run.run_id
         loading = asset in context.selected_asset_keys
@@ -201,8 +201,8 @@ def recheck_job(name: str, feed: Feed) -> dg.JobDefinition:
         if not context.has_partition_key:
             raise dg.Failure(f"Choose a {feed.rule.key_name}: {name} checks one day.", allow_retries=False)
         clock: ClockResource = context.resources.clock
-        daily = feed.load(context.resources)
         with failing_in_a_sentence():
+            daily = feed.load(context.resources)
             results = daily.check([context.partition_key], run_id=context.run_id, clock=clock.now)
         _say(context.log, daily, results)
         for result in results:

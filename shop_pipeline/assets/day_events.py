@@ -4,6 +4,7 @@ A blocking check gates only inside one run. What gates everywhere is that a bad 
 days are all good yields its materialization, and one with a bad day logs the good ones itself and then fails.
 """
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,25 +48,36 @@ class DayOutcome:
 
 
 RETRIES, FIRST_WAIT = 2, 5
+# Followed by `shop` in a terminal; Dagster shows the same lines in the run's log.
+PROGRESS = logging.getLogger("shop_pipeline.progress")
 
 
 @contextmanager
-def tried_again(context: dg.AssetExecutionContext) -> Iterator[None]:
-    """Around a step: an error that may pass by itself has the step tried again, twice, after 5 and 10 seconds.
+def tried_again(context: dg.AssetExecutionContext, seconds: float | None = None) -> Iterator[None]:
+    """Around a step: an error that may pass by itself has the step tried again, twice.
 
     Not by Dagster's RetryPolicy, which also tries a step again that a person has stopped.
+
+    Args:
+        seconds: how long to wait each time; by default 5, then 10.
     """
-    wait = FIRST_WAIT * 2**context.retry_number
+    wait = FIRST_WAIT * 2**context.retry_number if seconds is None else seconds
+
+    def again(text: str) -> dg.RetryRequested:
+        if context.retry_number < RETRIES:
+            PROGRESS.warning("warning: %s; it is tried again in %g seconds", (text.splitlines() or [""])[0], wait)
+        return dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=wait)
+
     try:
         yield
     except dg.Failure as failure:
         if not failure.allow_retries:
             raise
-        raise dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=wait) from failure
+        raise again(failure.description or "") from failure
     except dg.DagsterError:
         raise
     except Exception as error:
-        raise dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=wait) from error
+        raise again(str(error)) from error
 
 
 def report(

@@ -1,17 +1,18 @@
 """The till's assets: orders_daily, and what is made of it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 
-from shop_pipeline.assets.daily_load import PROGRESS, Feed, column_schema, daily_load, failing_in_a_sentence
-from shop_pipeline.assets.day_events import CheckOutcome, DayOutcome, report, tried_again
+from shop_pipeline.assets.daily_load import Feed, column_schema, daily_load
+from shop_pipeline.assets.day_events import PROGRESS, CheckOutcome, DayOutcome
+from shop_pipeline.assets.made import Made, Result, about, table_metadata
 from shop_pipeline.core import gold, lateness, restatements, silver, silver_changes
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import RUN_DATE
 from shop_pipeline.core.lake import Lake
-from shop_pipeline.resources import ClockResource, LakeResource, SparkResource
+from shop_pipeline.resources import ClockResource, SparkResource
 
 GROUP = "till"
 OWNERS = ["team:shop"]
@@ -19,9 +20,6 @@ _OWN_COLUMNS = {
     "order_date": "The day of the order itself, whichever file brought it.",
     "_source_day": "The day whose file the row came from.",
 }
-# What a step says of its days and of its table, given the resources of its run.
-Made = tuple[Sequence[DayOutcome], Sequence[CheckOutcome]]
-Making = Callable[[SparkResource, Lake, ClockResource, Sequence[str], str], Made]
 
 
 def till_feed(contract: Contract, partitions: dg.DailyPartitionsDefinition) -> Feed:
@@ -38,7 +36,7 @@ def silver_orders(feed: Feed) -> dg.AssetsDefinition:
     """One row per order, of the feed's verified days."""
     known = {column.name: column for column in column_schema(feed.contract).columns}
 
-    def make(spark: SparkResource, lake: Lake, clock: ClockResource, keys: Sequence[str], run_id: str) -> Made:
+    def make(spark: SparkResource, lake: Lake, clock: ClockResource, keys: Sequence[str], run_id: str) -> Result:
         merged = silver.Silver(lake, feed.contract, feed.rule).merge(spark.session, keys, run_id=run_id, clock=clock.now)
         late = lateness.overall(lake)
         repeated = sorted({key for day in merged for key in day.repeated_keys})
@@ -46,30 +44,30 @@ def silver_orders(feed: Feed) -> dg.AssetsDefinition:
         unique = CheckOutcome(silver.UNIQUE, not repeated, True, said, {"repeated_keys": len(repeated)})
         return [_of_merge(lake, day, late) for day in merged], [unique] if any(day.account for day in merged) else []
 
-    return _made_of(
+    return Made(
         feed,
         silver.TABLE,
         feed.asset,
         f"{silver.DESCRIPTION} A run merges the day of its run date; rows of other days that are newer stay.",
-        {
-            silver.UNIQUE: "No order that a run looked at is in silver more than once.",
-            silver.RECONCILES: "Every row of the day is accounted for: in silver, repeated, or older than another day's.",
-        },
-        [silver.UNIQUE],
         [
             dg.TableColumn(name, kind, _OWN_COLUMNS.get(name) or known[name].description)
             for name, kind in silver_changes.columns(feed.contract)
         ],
-        # Other policies than upstream's: the daemon then launches each asset for the good days by itself.
-        dg.BackfillPolicy.multi_run(366),
-        make,
-    )
+        checks={
+            silver.UNIQUE: "No order that a run looked at is in silver more than once.",
+            silver.RECONCILES: "Every row of the day is accounted for: in silver, repeated, or older than another day's.",
+        },
+        of_table=[silver.UNIQUE],
+        days_per_run=366,
+        group=GROUP,
+        owners=OWNERS,
+    ).by(make)
 
 
 def daily_sales(feed: Feed) -> dg.AssetsDefinition:
     """A day's sales, from silver."""
 
-    def make(spark: SparkResource, lake: Lake, clock: ClockResource, keys: Sequence[str], run_id: str) -> Made:
+    def make(spark: SparkResource, lake: Lake, clock: ClockResource, keys: Sequence[str], run_id: str) -> Result:
         made = gold.Gold(lake, feed.contract, feed.rule).recompute(spark.session, keys, run_id=run_id, clock=clock.now)
         said = [each for each in made if each.checked]
         for day in said[0].partial if said else ():
@@ -85,17 +83,18 @@ def daily_sales(feed: Feed) -> dg.AssetsDefinition:
         ]
         return [_of_figures(lake, day) for day in made], equal
 
-    return _made_of(
+    return Made(
         feed,
         gold.TABLE,
         dg.AssetKey(silver.TABLE),
         f"{gold.DESCRIPTION} A run brings up to date every day that silver's changes have touched.",
-        {gold.EQUALS_SILVER: "The figures that a run looked at are what a second engine makes of silver."},
-        [gold.EQUALS_SILVER],
         [dg.TableColumn(name, kind) for name, kind in gold.COLUMNS],
-        dg.BackfillPolicy.multi_run(732),
-        make,
-    )
+        checks={gold.EQUALS_SILVER: "The figures that a run looked at are what a second engine makes of silver."},
+        of_table=[gold.EQUALS_SILVER],
+        days_per_run=732,
+        group=GROUP,
+        owners=OWNERS,
+    ).by(make)
 
 
 def tables_beside(feed: Feed) -> list[dg.AssetSpec]:
@@ -112,60 +111,15 @@ def tables_beside(feed: Feed) -> list[dg.AssetSpec]:
             group_name=GROUP,
             owners=OWNERS,
             kinds={"deltalake"},
-            metadata=_table_metadata(name, [dg.TableColumn(*column) for column in columns]),
+            metadata=table_metadata(name, [dg.TableColumn(*column) for column in columns]),
         )
         for name, upstream, description, columns in beside
     ]
 
 
-def _made_of(
-    feed: Feed,
-    table: str,
-    upstream: dg.AssetKey,
-    description: str,
-    checks: dict[str, str],
-    of_table: Sequence[str],
-    columns: Sequence[dg.TableColumn],
-    policy: dg.BackfillPolicy,
-    make: Making,
-) -> dg.AssetsDefinition:
-    """An asset that a run makes of what its upstream has for the run's days, with its blocking checks."""
-    asset = dg.AssetKey(table)
-
-    @dg.multi_asset(
-        name=table,
-        specs=[
-            dg.AssetSpec(
-                asset,
-                deps=[upstream],
-                description=description,
-                group_name=GROUP,
-                owners=OWNERS,
-                kinds={"spark", "deltalake"},
-                metadata=_table_metadata(table, columns),
-            )
-        ],
-        check_specs=feed.check_specs(asset, checks, of_table=of_table),
-        partitions_def=feed.partitions,
-        backfill_policy=policy,
-    )
-    def made(context: dg.AssetExecutionContext, spark: SparkResource, lake: LakeResource, clock: ClockResource) -> Iterator[Any]:
-        if not (context.has_partition_key or context.has_partition_key_range):
-            raise dg.Failure(f"No {feed.rule.key_name} was given: choose one; none is guessed.", allow_retries=False)
-        with tried_again(context):
-            with failing_in_a_sentence():
-                outcomes, of_the_table = make(spark, lake.lake(), clock, list(context.partition_keys), context.run.run_id)
-            yield from report(context, asset, outcomes, materialize=True, subject=f"{feed.rule.key_name}s", of_table=of_the_table)
-
-    return made
-
-
-def _table_metadata(table: str, columns: Sequence[dg.TableColumn]) -> dict[str, Any]:
-    return {"dagster/column_schema": dg.TableSchema(columns=list(columns)), "dagster/table_name": table}
-
-
 def _of_merge(lake: Lake, merged: silver.MergedDay, late: dict[int, int]) -> DayOutcome:
-    metadata: dict[str, Any] = _about(lake, silver.TABLE, merged.key, merged.day, "merged" if merged.ok else "not merged")
+    verdict = "merged" if merged.ok else "not merged"
+    metadata: dict[str, Any] = about(lake, silver.TABLE, RUN_DATE.key_name, merged.key, merged.day, verdict)
     account = merged.account
     checks = []
     if account is not None:
@@ -199,7 +153,9 @@ def _of_merge(lake: Lake, merged: silver.MergedDay, late: dict[int, int]) -> Day
 
 
 def _of_figures(lake: Lake, made: gold.FiguresOfDay) -> DayOutcome:
-    metadata: dict[str, Any] = _about(lake, gold.TABLE, made.key, made.day, "made of a verified day" if made.ok else "not made")
+    metadata: dict[str, Any] = about(
+        lake, gold.TABLE, RUN_DATE.key_name, made.key, made.day, "made of a verified day" if made.ok else "not made"
+    )
     if made.checked:
         metadata |= {
             "orders": 0 if made.figures is None else made.figures.orders,
@@ -217,10 +173,6 @@ def _of_figures(lake: Lake, made: gold.FiguresOfDay) -> DayOutcome:
         if made.restated:
             metadata["restated"] = ", ".join(map(str, made.restated))
     return DayOutcome(made.key, made.ok, made.sentence, metadata, made.retriable)
-
-
-def _about(lake: Lake, table: str, key: str, day: object, verdict: str) -> dict[str, Any]:
-    return {"verdict": verdict, "day": str(day), "run_date": key, "dagster/uri": lake.table_uri(table)}
 
 
 def _how_late(spread: dict[int, int]) -> dg.TableMetadataValue:

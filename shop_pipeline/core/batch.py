@@ -57,14 +57,14 @@ class Violation:
     """A broken rule of one row."""
 
     record: int
-    line: int
+    place: str
     column: str
     value: str | None
     reason: str
     action: Action
 
     def __str__(self) -> str:
-        where = f"line {self.line}, column {self.column}, value {shortened(self.value)}" if self.column else f"line {self.line}"
+        where = f"{self.place}, column {self.column}, value {shortened(self.value)}" if self.column else self.place
         return f"{where}: {self.reason}"
 
 
@@ -263,7 +263,7 @@ def bad_rows(
                 tuple(
                     Violation(
                         number,
-                        record.line,
+                        record.place,
                         rule.column,
                         sent.get(rule.column),
                         _reason(rule, broken, record.fields, source, day),

@@ -238,7 +238,8 @@ class Contract:
     """What a source promises. `table` is the asset's name, `key` the column that identifies a row.
 
     `rules` are judged row by row, a bit each in the order of the tuple; the rest is judged day by day. `source_version` names
-    the column by which the source says how new a row is; without one it is as new as its day.
+    the column by which the source says how new a row is; without one it is as new as its day. `lookback`: how many days before
+    the newest one still change at the source, so that the daily run loads them again.
     """
 
     table: str
@@ -256,6 +257,7 @@ class Contract:
     fresh_within_hours: float | None
     origin: str
     source_version: str | None = None
+    lookback: int = 0
 
     @property
     def sql_name(self) -> str:

@@ -51,6 +51,7 @@ _TableRules = dict[str, tuple[DataQuality, dict[str, Any], Action, Place]]
 ENGINE = "shop"
 COLUMN_NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 MOST_RULES = 60
+MOST_LOOKBACK = 31
 _TABLE_RULES = ("fieldCount", "headerOnce", "nullRate", "topValueShare")
 _LIMITS = {"minimum": "<", "maximum": ">", "exclusiveMinimum": "<=", "exclusiveMaximum": ">="}
 _LIMIT_WORDS = {"minimum": "below", "maximum": "above", "exclusiveMinimum": "not above", "exclusiveMaximum": "not below"}
@@ -177,7 +178,8 @@ class _Reader:
         exact = self._policy(self.table.customProperties, "columnOrder", {"any": False, "exact": True}, place, False)
         times = {each.name: each.name for each in columns if each.type == "TIMESTAMP"}
         version = self._policy(self.table.customProperties, "sourceVersion", times, place, None)
-        self._only(self.table.customProperties, ("empty", "newColumns", "columnOrder", "sourceVersion"), place)
+        lookback = self._policy(self.table.customProperties, "lookback", {str(n): n for n in range(MOST_LOOKBACK + 1)}, place, 0)
+        self._only(self.table.customProperties, ("empty", "newColumns", "columnOrder", "sourceVersion", "lookback"), place)
         return Contract(
             table=str(self.table.name),
             description=(self.table.description or "").strip(),
@@ -194,6 +196,7 @@ class _Reader:
             fresh_within_hours=self._freshness(),
             origin=self.document.origin,
             source_version=version,
+            lookback=lookback,
         )
 
     def _column(self, each: SchemaProperty, place: Place) -> Column:

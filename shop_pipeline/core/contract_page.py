@@ -51,6 +51,12 @@ def page(contract: Contract, quarantine: str) -> str:
     return "\n".join(parts)
 
 
+def _pages() -> Iterable[str]:
+    """A page for each contract that comes with the package."""
+    yield page(load_contract("orders_daily"), "orders_quarantine")
+    yield page(load_contract("shopflow_orders"), "shopflow.orders_quarantine")
+
+
 def _version(contract: Contract) -> str:
     first = f"newest {contract.source_version}, then of the " if contract.source_version else ""
     return f"Of several rows of one {contract.key} the one of the {first}newest day counts; in a day, the one that comes last."
@@ -84,8 +90,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    """Print the till's page."""
-    print(page(load_contract("orders_daily"), "orders_quarantine"), end="")
+    """Print all pages."""
+    print("\n".join(_pages()), end="")
 
 
 if __name__ == "__main__":

@@ -54,6 +54,16 @@ class CommitConflict(ShopError):
     retriable = True
 
 
+class SourceUnavailable(ShopError):
+    """A source cannot be reached, or broke off; nothing was written."""
+
+    retriable = True
+
+
+class SourceRefused(ShopError):
+    """A source refused to answer: a person must help; nothing was written."""
+
+
 class DiskFull(ShopError):
     """A disk has no space left; the tables are as they were, or their days are closed until they are loaded again."""
 

@@ -9,6 +9,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cached_property
@@ -23,7 +24,7 @@ from shop_pipeline.core.batch import Reading, difference, judged_in_spark, read_
 from shop_pipeline.core.contract import Contract, Rule
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.drift import check_types
-from shop_pipeline.core.errors import ShopError, TableUnreadable
+from shop_pipeline.core.errors import ShopError, SourceRefused, SourceUnavailable, TableUnreadable
 from shop_pipeline.core.fault_points import Point, reached
 from shop_pipeline.core.lake import Lake, table_id
 from shop_pipeline.core.ledger import APPEND, CHECK, FAILED, LOAD, STARTED, SUCCEEDED, Entry, Ledger
@@ -83,7 +84,8 @@ class DailyLoad:
             attempt = _Attempt(self, APPEND if append else LOAD, run_id, clock, {self.rule.day(key): key for key in keys}, scratch)
             try:
                 attempt.start()
-                results = _Loading(attempt, spark, append, progress).run()
+                with closing(_Loading(attempt, spark, append, progress)) as loading:
+                    results = loading.run()
             except BaseException as error:
                 # A person's Ctrl-C and Dagster's "terminate" are none of Exception's kind, and are logged as well.
                 attempt.close_failed(error)
@@ -101,10 +103,14 @@ class DailyLoad:
         with tempfile.TemporaryDirectory(prefix="shop-") as scratch:
             attempt = _Attempt(self, CHECK, run_id, clock, {self.rule.day(key): key for key in keys}, scratch)
             days = sorted(attempt.keys)
-            opened = self.source.open(days)
-            checked = compare(self.lake, self.table, self.contract, opened, days, scratch=Path(scratch))
-            attempt.version, attempt.table_identity = checked.version, checked.table_id
-            results = attempt.results(opened, checked, days)
+            try:
+                source = self.source.open(days)
+            except (SourceUnavailable, SourceRefused) as problem:
+                return [attempt.not_opened(self.rule.day(key), str(problem)) for key in keys]
+            with closing(source) as opened:
+                checked = compare(self.lake, self.table, self.contract, opened, days, scratch=Path(scratch))
+                attempt.version, attempt.table_identity = checked.version, checked.table_id
+                results = attempt.results(opened, checked, days)
             attempt.close([results[day] for day in days])
         return [results[self.rule.day(key)] for key in keys]
 
@@ -150,6 +156,19 @@ class _Attempt:
     def history(self) -> Mapping[date, Entry]:
         """The newest successful load of each verified day."""
         return self.daily.ledger.history(self.daily.contract.sql_name, self.table_identity)
+
+    def not_opened(self, day: date, problem: str) -> DayResult:
+        """The result of a check whose source cannot be reached, which says nothing of the day."""
+        return DayResult(
+            self.daily.rule.key(day),
+            day,
+            Status.NOT_CHECKED,
+            f"NOT CHECKED {day}: {problem}",
+            "",
+            retriable=True,
+            duration=self.seconds,
+            checks=gates.not_judged(self.daily.contract, day, "the day was not compared with its source"),
+        )
 
     def start(self) -> None:
         """Note that the days are being loaded: until they are closed, nobody may read them."""
@@ -331,18 +350,36 @@ class _Loading:
     progress: Progress
     results: dict[date, DayResult] = field(default_factory=dict)
     starting: Future[SparkSession] | None = None
+    held: OpenSource | None = None
 
     def __post_init__(self) -> None:
         self.daily = self.attempt.daily
         self.contract = self.daily.contract
         self.days = sorted(self.attempt.keys)
 
+    def close(self) -> None:
+        """Let go of the source."""
+        if self.held is not None:
+            self.held.close()
+
     def run(self) -> dict[date, DayResult]:
-        """Load the days, and close each of them in the run log."""
+        """Load the days, and close each of them in the run log.
+
+        What an engine says of the source is told in the source's words.
+        """
+        try:
+            return self._run()
+        except Exception as error:
+            explained = None if self.held is None or isinstance(error, ShopError) else self.held.explain(error)
+            if explained is None:
+                raise
+            raise explained from error
+
+    def _run(self) -> dict[date, DayResult]:
         check_types(self.contract, self.attempt.table)
         self._start_spark_early()
         reached(Point.BEFORE_READ)
-        self.opened = self.daily.source.open(self.days)
+        self.held = self.opened = self.daily.source.open(self.days)
         for day, why in self.opened.refused.items():
             status = Status.MISSING if day in self.opened.missing else Status.REFUSED
             sentence = f"{day} was not loaded: {why} and {self._again(day)}."
@@ -367,7 +404,7 @@ class _Loading:
             self.starting = ThreadPoolExecutor(1).submit(self.spark, size)
 
     def _session(self) -> SparkSession:
-        started = self.spark(self.daily.source.size(self.days)) if self.starting is None else self.starting.result()
+        started = self.spark(self.opened.size(self._open_days())) if self.starting is None else self.starting.result()
         return pin_session(started)
 
     def _open_days(self) -> list[date]:

@@ -38,6 +38,7 @@ class Comparison:
     max_event_time: datetime | None = None
     nulls: Mapping[str, int] = field(default_factory=dict)
     top: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    noun: str = "file"
 
     @property
     def equal(self) -> bool:
@@ -47,7 +48,7 @@ class Comparison:
     @property
     def line(self) -> str:
         """The verdict, as it is printed and shown."""
-        counts = f"{self.day}: {self.table_rows} rows for the file's {self.source_rows} orders, {self.missing} missing"
+        counts = f"{self.day}: {self.table_rows} rows for the {self.noun}'s {self.source_rows} orders, {self.missing} missing"
         if not self.equal:
             return f"PROBLEM {counts}"
         return f"ok {counts}" + (f", {self.quarantined} quarantined" if self.quarantined else "")
@@ -153,6 +154,7 @@ def compare(
             reading.max_event_time,
             facts.nulls,
             facts.top,
+            source.noun,
         )
     return Checked(comparisons, not_checked, opened.version(), row_count(opened), table_id(opened), known)
 

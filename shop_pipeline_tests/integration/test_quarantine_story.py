@@ -22,16 +22,16 @@ def test_what_was_set_aside_comes_back(shop: Shop, tmp_path: Path, monkeypatch: 
     landing = tmp_path / "landing"
     good = text_of(rows_of(FIRST, 1, 2), newline="\n")
     write_day(landing, FIRST, good + "9,,1.00,2026-09-01T09:00:00\n")
-    write_day(landing, SECOND, f"{HEADER}\n1,c1,1.00,2026-09-02T09:00:00\n2,c2,1.00,2026-09-03T00:00:01\n")
-    write_day(landing, THIRD, f"{HEADER}\n1,c1,1.00,2026-09-03T09:00:00\n3,,1.00,2026-09-03T09:00:00\n")
+    write_day(landing, SECOND, f"{HEADER}\n11,c1,1.00,2026-09-02T09:00:00\n12,c2,1.00,2026-09-03T00:00:01\n")
+    write_day(landing, THIRD, f"{HEADER}\n21,c1,1.00,2026-09-03T09:00:00\n23,,1.00,2026-09-03T09:00:00\n")
     ran = shop("backfill", "2026-09-02", "2026-09-04")
     assert (ran.status, ran.out) == (0, "ran 3 runs, 0 failed; orders_daily has 3 days, 4 orders\n")
     assert "warning: 2026-09-02 (run date 2026-09-03): 1 row quarantined: line 3, column ordered_at" in ran.err
     assert shop("check", "2026-09-02").out == "ok 2026-09-01: 2 rows for the file's 3 orders, 0 missing, 1 quarantined\n"
     aside = [
         ("2026-09-02", 3, "customer_id", "9,,1.00,2026-09-01T09:00:00"),
-        ("2026-09-03", 2, "ordered_at", "2,c2,1.00,2026-09-03T00:00:01"),
-        ("2026-09-04", 2, "customer_id", "3,,1.00,2026-09-03T09:00:00"),
+        ("2026-09-03", 2, "ordered_at", "12,c2,1.00,2026-09-03T00:00:01"),
+        ("2026-09-04", 2, "customer_id", "23,,1.00,2026-09-03T09:00:00"),
     ]
     assert held(shop) == aside
     assert held(shop, "2026-09-03") == aside[1:2]
@@ -57,7 +57,8 @@ def test_what_was_set_aside_comes_back(shop: Shop, tmp_path: Path, monkeypatch: 
     assert (ran.status, ran.out.splitlines()[-1]) == (0, "loaded 2 days again, 0 failed; 1 of 3 rows are still set aside")
     assert held(shop) == aside[2:]
     sales = json.loads(shop("sql", "SELECT order_date, orders FROM daily_sales ORDER BY 1", "--json").out)
-    assert [row["orders"] for row in sales] == [3, 2, 1]
+    # The order of just after midnight counts for its own day, whichever file brought it.
+    assert [row["orders"] for row in sales] == [3, 1, 2]
     assert shop("check", "2026-09-03").out == "ok 2026-09-02: 2 rows for the file's 2 orders, 0 missing\n"
 
 

@@ -8,13 +8,15 @@ from typing import Protocol
 import duckdb
 from pyspark.sql import DataFrame, SparkSession
 
+from shop_pipeline.core.errors import ShopError
+
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a source as it was sent: where it stands, its text, and how many fields it has."""
+    """One record of a source as it was sent: its place in words (`line 5`), its text, and how many fields it has."""
 
     number: int
-    line: int
+    place: str
     text: str
     fields: int
 
@@ -52,6 +54,19 @@ class OpenSource(Protocol):
     @property
     def missing(self) -> frozenset[date]:
         """Those of the refused days that have no source yet."""
+
+    @property
+    def noun(self) -> str:
+        """What a day's source is: a file, or a source."""
+
+    def close(self) -> None:
+        """Let go of what is held; nothing is read after it."""
+
+    def size(self, days: Sequence[date]) -> int | None:
+        """How many bytes these days are, as far as that is known."""
+
+    def explain(self, error: Exception) -> ShopError | None:
+        """What an engine said of the source, in a sentence; None when the error is about something else."""
 
     def name(self, day: date) -> str:
         """What messages call the source of a day: a path, or a query."""

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from shop_pipeline.core.contract import Contract, NewColumns
 from shop_pipeline.core.duck import identifier, quoted
-from shop_pipeline.core.errors import DayRefused
+from shop_pipeline.core.errors import DayRefused, ShopError
 from shop_pipeline.core.sources import Drift, Record, Split
 
 CHUNK = 16 * 1024 * 1024
@@ -167,6 +167,18 @@ class OpenTillFiles:
     refused: Mapping[date, str]
     missing: frozenset[date]
     paths: Mapping[date, Path]
+    noun: str = "file"
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def size(self, days: Sequence[date]) -> int | None:
+        """How many bytes the files are."""
+        return sum(self.files[day].seen[1] for day in days)
+
+    def explain(self, error: Exception) -> ShopError | None:
+        """Engines' errors about files are told as they are."""
+        return None
 
     def name(self, day: date) -> str:
         """The path of a day's file, as short as it is unambiguous here."""
@@ -380,7 +392,7 @@ def _check_quotes(text: bytes, path: Path) -> bool:
         if b'"' in bare:
             line = next(each for each in _records(path) if b'"' in _QUOTED_FIELD.sub(b"", each.text.encode()))
             raise DayRefused(
-                f"{shown(path)}, line {line.line}: a quote that does not enclose a whole field: {line.text[:80]!r}. "
+                f"{shown(path)}, {line.place}: a quote that does not enclose a whole field: {line.text[:80]!r}. "
                 "Mend the line (a quote inside a quoted field is written twice)"
             )
     if _LONE_CR.search(bare):
@@ -414,4 +426,4 @@ def _record(number: int, line: int, text: bytes) -> Record:
     """`text` is one record without its line end."""
     decoded = text.decode(errors="backslashreplace").removeprefix("\ufeff")
     fields = _QUOTED_FIELD.sub(b"", text.removeprefix(codecs.BOM_UTF8)).count(b",") + 1
-    return Record(number, line, decoded, fields)
+    return Record(number, f"line {line}", decoded, fields)

@@ -1,0 +1,64 @@
+"""The web shop's assets: its orders, and how many there are a day. The partition key is the business date itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from shop_pipeline.assets.daily_load import Feed, daily_load
+from shop_pipeline.assets.day_events import DayOutcome
+from shop_pipeline.assets.made import Made, Result, about
+from shop_pipeline.core import per_day
+from shop_pipeline.core.contract import Contract
+from shop_pipeline.core.days import BUSINESS_DATE
+from shop_pipeline.core.lake import Lake
+from shop_pipeline.resources import ClockResource, SparkResource
+
+GROUP = "shopflow"
+OWNERS = ["team:shop"]
+
+
+def shopflow_feed(contract: Contract, partitions: dg.DailyPartitionsDefinition, retry_seconds: float | None = None) -> Feed:
+    """The database's orders of a business date, loaded into shopflow/orders_daily."""
+    return Feed(contract, BUSINESS_DATE, partitions, source="shopflow", retry_seconds=retry_seconds)
+
+
+def orders_daily(feed: Feed) -> dg.AssetsDefinition:
+    """The web shop's orders as its database has them."""
+    return daily_load(feed, group=GROUP, owners=OWNERS)
+
+
+def orders_per_day(feed: Feed) -> dg.AssetsDefinition:
+    """How many orders a day, of the feed's verified days."""
+
+    def make(spark: SparkResource, lake: Lake, clock: ClockResource, keys: Sequence[str], run_id: str) -> Result:
+        made = per_day.PerDay(lake, feed.contract, feed.rule).recompute(spark.session, keys, run_id=run_id, clock=clock.now)
+        return [_outcome(lake, feed, day) for day in made], []
+
+    return Made(
+        feed,
+        per_day.TABLE,
+        feed.asset,
+        f"{per_day.DESCRIPTION} Made of verified days only; a partition is the business date.",
+        [dg.TableColumn(name, kind) for name, kind in per_day.COLUMNS],
+        checks={},
+        of_table=[],
+        days_per_run=366,
+        group=GROUP,
+        owners=OWNERS,
+    ).by(make)
+
+
+def _outcome(lake: Lake, feed: Feed, day: per_day.CountedDay) -> DayOutcome:
+    verdict = "made of a verified day" if day.ok else "not made"
+    metadata: dict[str, Any] = about(lake, per_day.TABLE, feed.rule.key_name, day.key, day.day, verdict)
+    if day.version is not None:
+        orders, delivered = day.counts or (0, 0)
+        metadata |= {
+            "orders": orders,
+            "delivered": delivered,
+            "delta_version": day.version,
+            "commit_retries": day.retries,
+            "dagster/row_count": day.rows,
+        }
+    return DayOutcome(day.key, day.ok, day.sentence, metadata, day.retriable)

@@ -1,0 +1,269 @@
+"""The web shop's orders in Postgres, by day of `order_ts`.
+
+Everything that a load reads is one snapshot of the database: the connection that opens the days exports it, and Spark's JDBC
+connections read in it. So the rows that are judged are the rows that are written, whatever the shop does meanwhile. Both engines
+get the database's own text of each value; no driver's idea of time zones, numbers or infinity comes in between.
+"""
+
+import csv
+import io
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+
+import duckdb
+import psycopg
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from shop_pipeline.core import duck
+from shop_pipeline.core.contract import Contract, NewColumns
+from shop_pipeline.core.days import contiguous_ranges
+from shop_pipeline.core.duck import identifier
+from shop_pipeline.core.errors import ShopError, SourceRefused
+from shop_pipeline.core.postgres import Address
+from shop_pipeline.core.sources import Drift, Record, Split
+
+TABLE, TIME = "orders", "order_ts"
+FETCH_SIZE = 10_000
+# From so many bytes of text on, Spark reads in several queries at once, each a part of the time.
+BIG = 32 * 1024 * 1024
+MOST_PARTS = 16
+# What stands for NULL in the copy that DuckDB reads; no value is written so.
+_NULL = "\x02"
+_LITERAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class ShopflowPostgres:
+    """A database as a source under a contract; holds no connection."""
+
+    address: Address
+    contract: Contract
+
+    def size(self, days: Sequence[date]) -> int | None:
+        """Not known before the days are read."""
+        return None
+
+    def open(self, days: Sequence[date]) -> "OpenShopflow":
+        """Take a snapshot of the database and copy these days' rows out of it.
+
+        Raises:
+            SourceUnavailable, SourceRefused: the database could not be read.
+        """
+        opened = OpenShopflow(self.address, self.contract, tuple(sorted(days)))
+        try:
+            opened.take()
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+
+@dataclass
+class OpenShopflow:
+    """Some days of the orders, as they stood at one moment; see OpenSource."""
+
+    address: Address
+    contract: Contract
+    days: tuple[date, ...]
+    refused: Mapping[date, str] = field(default_factory=dict)
+    missing: frozenset[date] = frozenset()
+    noun: str = "source"
+
+    def __post_init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="shop-"))
+        self._copy = self._folder / "rows.csv"
+        self._connection: psycopg.Connection | None = None
+
+    def take(self) -> None:
+        """Open the snapshot, look at the columns, and copy the rows to a file."""
+        connection = self._connection = self.address.open()
+        with self.address.sentences():
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            ((self._snapshot,),) = connection.execute("SELECT pg_export_snapshot()").fetchall()
+            self._columns: dict[str, str] = dict(
+                connection.execute(
+                    "SELECT attname, atttypid::regtype::text FROM pg_attribute "
+                    "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+                    [TABLE],
+                ).fetchall()
+            )
+            self._look_at_columns()
+            if self.refused:
+                return
+            # Composed of names that the database has, and of dates.
+            copying = f"COPY ({self._select()}) TO STDOUT (FORMAT csv, NULL {duck.quoted(_NULL)})".encode()
+            with self._copy.open("wb") as file, connection.cursor() as cursor, cursor.copy(copying) as copy:
+                for block in copy:
+                    file.write(block)
+
+    def _look_at_columns(self) -> None:
+        if not self._columns:
+            raise SourceRefused(f"{self.address} has no table {TABLE}: look at SHOP_POSTGRES_URL, or run `shop sample shopflow`.")
+        names = self.contract.names
+        lacking = [name for name in names if name not in self._columns]
+        surplus = [name for name in self._columns if name not in names]
+        odd = [name for name in surplus if not _LITERAL.fullmatch(name) or name != name.lower()]
+        why = None
+        if lacking:
+            why = f"the table {TABLE} of {self.address} lacks {', '.join(lacking)}. Bring the column back"
+        elif surplus and self.contract.new_columns is NewColumns.FAIL:
+            why = f"the table {TABLE} of {self.address} has the unknown {', '.join(surplus)}. Add it to {self.contract.origin}"
+        elif odd and self.contract.new_columns is NewColumns.ADD:
+            why = f"the new column {odd[0]!r} of {self.address} cannot be named so here. Rename it"
+        if why is not None:
+            self.refused = dict.fromkeys(self.days, why)
+        add = self.contract.new_columns is NewColumns.ADD
+        self._added = tuple(sorted(surplus)) if add else ()
+        self._drift = Drift(self._added, () if add else tuple(sorted(surplus)), False)
+
+    def _texts(self) -> list[tuple[str, str]]:
+        """(name, SQL of its text in UTC) of the columns that are read."""
+        found = []
+        for name in (*self.contract.names, *self._added):
+            instant = self._columns[name] == "timestamp with time zone"
+            value = f"(\"{name}\" AT TIME ZONE 'UTC')" if instant else f'"{name}"'
+            found.append((name, f"{value}::text"))
+        return found
+
+    def _where(self) -> str:
+        """The days, as half-open ranges of time: an index can be used."""
+        return " OR ".join(
+            f"({TIME} >= TIMESTAMP '{first} 00:00:00' AND {TIME} < TIMESTAMP '{last + timedelta(days=1)} 00:00:00')"
+            for first, last in contiguous_ranges(self.days)
+        )
+
+    def _select(self) -> str:
+        texts = ", ".join(text for _, text in self._texts())
+        return f"SELECT {texts}, {self._day()}::text FROM {TABLE} WHERE {self._where()}"
+
+    def _day(self) -> str:
+        instant = self._columns[TIME] == "timestamp with time zone"
+        return f"({TIME} AT TIME ZONE 'UTC')::date" if instant else f"{TIME}::date"
+
+    def close(self) -> None:
+        """End the snapshot and delete the copy."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def size(self, days: Sequence[date]) -> int | None:
+        """How many bytes of text the rows are."""
+        return self._copy.stat().st_size if self._copy.is_file() else None
+
+    def explain(self, error: Exception) -> ShopError | None:
+        """What Spark's driver said of the database, in a sentence; None when it is about something else."""
+        if isinstance(error, psycopg.Error):
+            return self.address.sentence(error)
+        found = re.search(r"org\.postgresql\.util\.PSQLException: ([^\n]*)", str(error))
+        return None if found is None else self.address.from_state(None, found[1])
+
+    def name(self, day: date) -> str:
+        """The table and the day."""
+        return f"{TABLE} of {day} in {self.address.database} at {self.address.host}:{self.address.port}"
+
+    def drift(self, day: date) -> Drift:
+        """How the table's columns differ from the contract's: the same for all days."""
+        return self._drift
+
+    def fields(self, day: date) -> int:
+        """How many columns are read."""
+        return len(self._texts())
+
+    def new_columns(self, days: Sequence[date]) -> tuple[str, ...]:
+        """The table's columns beyond the contract's."""
+        return self._added
+
+    def rows_in_spark(self, spark: SparkSession, days: Sequence[date]) -> DataFrame:
+        """The rows by JDBC, in the snapshot: in one query, or in several at once where there are many."""
+        wanted = ", ".join(f'{text} AS "{name}"' for name, text in self._texts())
+        table = f"(SELECT {wanted}, {self._day()} AS order_date, {TIME} AS _time FROM {TABLE} WHERE {self._where()}) AS rows"
+        properties = {
+            **self.address.credentials,
+            "driver": "org.postgresql.Driver",
+            "fetchsize": str(FETCH_SIZE),
+            # Spark switches autocommit off before it, so that these are the transaction's first statements.
+            "sessionInitStatement": (
+                "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+                f"SET TRANSACTION SNAPSHOT '{self._snapshot}'; SET LOCAL TIME ZONE 'UTC'; SET LOCAL DateStyle TO 'ISO, YMD'"
+            ),
+        }
+        parts = self._parts()
+        read = spark.read
+        rows = (
+            read.jdbc(self.address.for_jdbc, table, properties=properties)
+            if len(parts) == 1
+            else read.jdbc(self.address.for_jdbc, table, predicates=parts, properties=properties)
+        )
+        texts: list[Column] = [F.col(name) for name in self.contract.names]
+        # A column of no known type: nothing in it is NULL, as it is for the days that do not have it.
+        texts += [F.nullif(F.col(name), F.lit("")).alias(name) for name in self._added]
+        return rows.where(F.col("order_date").isin(list(days))).select(
+            *texts,
+            "order_date",
+            F.lit(False).alias("_malformed"),
+            F.spark_partition_id().cast("bigint").alias("_split"),
+            F.monotonically_increasing_id().alias("_position"),
+        )
+
+    def _parts(self) -> list[str]:
+        """Conditions that cut the days' time into parts, each row in exactly one."""
+        count = min(MOST_PARTS, 1 + (self.size(self.days) or 0) // BIG)
+        first, end = self.days[0], self.days[-1] + timedelta(days=1)
+        minutes = (end - first).days * 24 * 60
+        cuts = [f"TIMESTAMP '{first} 00:00:00' + INTERVAL '{minutes * n // count} minutes'" for n in range(1, count)]
+        lower = ["", *(f"_time >= {cut}" for cut in cuts)]
+        upper = [*(f"_time < {cut}" for cut in cuts), ""]
+        return [" AND ".join(each for each in pair if each) or "true" for pair in zip(lower, upper, strict=True)]
+
+    def with_seq(self, rows: DataFrame, splits: Sequence[Split]) -> DataFrame:
+        """`rows` with `_source_seq`: the key, by which the table has each row once."""
+        key = F.lpad(F.col(self.contract.key), 10, "0")
+        return rows.withColumn("_source_seq", F.concat(F.lit(f"{TABLE}#"), F.coalesce(key, F.lit(""))))
+
+    def rows_in_duckdb(self, con: duckdb.DuckDBPyConnection, days: Sequence[date]) -> str:
+        """The same rows, from the copy."""
+        texts = [identifier(name) for name in self.contract.names]
+        texts += [f"nullif({identifier(name)}, '') AS {identifier(name)}" for name in self._added]
+        listed = ", ".join(f"'{day}'" for day in days)
+        return (
+            f"SELECT {', '.join(texts)}, CAST(_day AS DATE) AS order_date, false AS _malformed, _record "
+            f"FROM ({self._numbered()}) WHERE _day IN ({listed})"
+        )
+
+    def _numbered(self) -> str:
+        """DuckDB SQL: the copy's rows with `_record`, their place in it."""
+        columns = ", ".join(f"{duck.quoted(name)}: 'VARCHAR'" for name in [*(name for name, _ in self._texts()), "_day"])
+        return (
+            f"SELECT *, row_number() OVER () AS _record FROM read_csv({duck.quoted(str(self._copy))}, auto_detect = false, "
+            f"header = false, delim = ',', quote = '\"', escape = '\"', nullstr = {duck.quoted(_NULL)}, parallel = false, "
+            f"max_line_size = 100000000, columns = {{{columns}}})"
+        )
+
+    def records(self, day: date, numbers: Sequence[int]) -> Mapping[int, Record]:
+        """Some rows as the database wrote them, by their place in the copy."""
+        names = [name for name, _ in self._texts()]
+        if not numbers:
+            return {}
+        rows = duck.connect().execute(
+            f"SELECT _record, {', '.join(map(identifier, names))} FROM ({self._numbered()}) "
+            f"WHERE _record IN ({', '.join(map(str, numbers))})"
+        )
+        found = {}
+        at = names.index(self.contract.key)
+        for number, *values in rows.fetchall():
+            text = io.StringIO()
+            csv.writer(text, lineterminator="").writerow(values)
+            found[number] = Record(number, f"{self.contract.key} {values[at]}", text.getvalue(), len(values))
+        return found
+
+    def changed(self, days: Sequence[date]) -> Mapping[date, str]:
+        """None: a snapshot does not change."""
+        return {}
