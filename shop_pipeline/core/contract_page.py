@@ -51,10 +51,10 @@ def page(contract: Contract, quarantine: str) -> str:
     return "\n".join(parts)
 
 
-def _pages() -> Iterable[str]:
-    """A page for each contract that comes with the package."""
-    yield page(load_contract("orders_daily"), "orders_quarantine")
-    yield page(load_contract("shopflow_orders"), "shopflow.orders_quarantine")
+def pages() -> str:
+    """The contracts that come with the package, one after the other."""
+    both = (("orders_daily", "orders_quarantine"), ("shopflow_orders", "shopflow.orders_quarantine"))
+    return "\n".join(page(load_contract(name), quarantine) for name, quarantine in both)
 
 
 def _version(contract: Contract) -> str:
@@ -91,7 +91,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def main() -> None:
     """Print all pages."""
-    print("\n".join(_pages()), end="")
+    print(pages(), end="")
 
 
 if __name__ == "__main__":
