@@ -5,6 +5,7 @@ array of `name`, `what`, `ratio` (project : other), `bar`, `runs` (pairs of seco
 """
 
 import atexit
+import contextlib
 import json
 import os
 import shutil
@@ -19,8 +20,11 @@ from functools import cache
 from pathlib import Path
 
 import duckdb
+import psutil
 
+from shop_pipeline.core.local_postgres import LocalPostgres, packaged_binaries
 from shop_pipeline.core.sample import write_september
+from shop_pipeline.core.shopflow_sample import CREATE, make_database
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
@@ -86,6 +90,44 @@ def merge_into(orders: int) -> Callable[[Path], float]:
     return lambda folder: float(run([sys.executable, str(HERE / "merge_day.py"), str(folder), str(orders)], folder).split()[-1])
 
 
+def database_day(rows: int) -> Callable[[Path], float]:
+    """A day of so many rows in Postgres, loaded with 1 GB for Spark: the most memory that all its processes took, in MB."""
+
+    def load(folder: Path) -> float:
+        own = LocalPostgres(folder / "postgres", packaged_binaries())
+        try:
+            address = make_database(own.start())
+            with address.connect() as connection:
+                connection.execute(CREATE)
+                connection.execute(
+                    "INSERT INTO orders SELECT n, n % 4000, 'web', TIMESTAMP '2024-01-01' + n * INTERVAL '10 ms', 'delivered', "
+                    f"'EUR', NULL FROM generate_series(1, {rows}) n"
+                )
+                connection.commit()
+            return peak([str(BIN / "shop"), "load", "2024-01-01", "--source", "shopflow"], folder, SHOP_SPARK_MEMORY="1g")
+        finally:
+            own.remove()
+
+    return load
+
+
+def peak(command: list[str], folder: Path, **settings: str) -> float:
+    """The most memory (resident, MB) that a command and all that it started took at a time."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SHOP_", "DAGSTER_"))} | settings
+    most = 0
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said)
+        whole = psutil.Process(process.pid)
+        while process.poll() is None:
+            with contextlib.suppress(psutil.Error):
+                most = max(most, sum(each.memory_info().rss for each in [whole, *whole.children(recursive=True)]))
+            time.sleep(0.2)
+        if process.returncode != 0:
+            said.seek(0)
+            sys.exit(f"{' '.join(command)} failed:\n{said.read()[-3000:]}")
+    return most / 1e6
+
+
 def nothing(_: Path) -> None:
     """Nothing to prepare."""
 
@@ -129,6 +171,14 @@ COMPARISONS = [
         3.0,
         merge_into(10_000_000),
         merge_into(100_000),
+        nothing,
+    ),
+    Comparison(
+        "database_memory",
+        "peak memory (MB) of a day of 5 million rows from Postgres, 1 GB for Spark : of 500 thousand",
+        1.5,
+        database_day(5_000_000),
+        database_day(500_000),
         nothing,
     ),
 ]
