@@ -13,7 +13,7 @@ PORT ?= 3000
 MINUTES ?= 10
 SEED ?= 1
 
-.PHONY: setup month shopflow dev test test-fast lint docs bench soak
+.PHONY: setup month shopflow dev test test-fast test-postgres lint docs bench soak
 
 setup: $(READY)
 
@@ -43,6 +43,12 @@ dev: setup
 
 test: setup lint
 	$(BIN)/python -m shop_pipeline_tests.lanes
+
+# The web shop's tests on Debian's Postgres (apt-get install postgresql) instead of the packaged one; those about the server.
+test-postgres: setup
+	@test -d /usr/lib/postgresql || { echo "test-postgres: there is no /usr/lib/postgresql; install Debian's postgresql" >&2; exit 2; }
+	TEST_POSTGRES_BINARIES=$$(ls -d /usr/lib/postgresql/*/bin | tail -1) $(BIN)/python -m pytest \
+		shop_pipeline_tests/integration/test_shopflow.py -k "counted_and_checked or half_open or judged or read_in_parts or times"
 
 # The tests that need no Spark, in seconds.
 test-fast: setup

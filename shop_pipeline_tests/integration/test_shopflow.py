@@ -37,8 +37,9 @@ THREE = ["2024-01-01", "2024-01-02", "2024-01-03"]
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPostgres]:
-    """A server with the sample in it, from a package's binaries: no Docker, no root, a password."""
-    made = LocalPostgres(tmp_path_factory.mktemp("postgres"), packaged_binaries())
+    """A server with the sample in it, from a package's binaries (no Docker, no root, a password), or from those that are named."""
+    named = os.environ.get("TEST_POSTGRES_BINARIES")
+    made = LocalPostgres(tmp_path_factory.mktemp("postgres"), Path(named) if named else packaged_binaries())
     assert fill(make_database(made.start())).startswith("wrote 731 days, orders 1 to ")
     yield made
     made.remove()
