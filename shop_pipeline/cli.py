@@ -179,7 +179,7 @@ def history(
         there = ", ".join(each.replace("/", ".") for each in lake.names()) or "none yet; load a day first"
         raise WrongUsage(f"There is no table {table} in {lake.uri} (tables: {there}).")
     columns = ["operation", "predicate", "rows_written"]
-    rows = [[change[column] for column in columns] for change in delta_writes.history(opened, limit)]
+    rows = [[_cut(change[column], as_json) for column in columns] for change in delta_writes.history(opened, limit)]
     _print_rows(columns, rows, as_json)
 
 
@@ -257,11 +257,15 @@ def list_quarantine(
     held = quarantine.held(shop.lake, shop.pipeline.feed.contract, days)
     columns = ["run_date", "day", "source_file", "record_number", "column", "value", "reason", "raw_text"]
 
-    def cut(text: str | None) -> str | None:
-        return text if as_json or text is None or len(text) <= SHOWN else f"{text[:SHOWN]}…"
-
     rows = [
-        [each.run_date, each.day, each.source_file, each.record, each.column, cut(each.value), cut(each.reason), cut(each.text)]
+        [
+            each.run_date,
+            each.day,
+            each.source_file,
+            each.record,
+            each.column,
+            *(_cut(text, as_json) for text in (each.value, each.reason, each.text)),
+        ]
         for day in held
         for each in held[day]
     ]
@@ -426,6 +430,11 @@ def _choice(option: str, given: str | None, known: Sequence[str], default: str) 
     if given is not None and given not in known:
         raise WrongUsage(f"{option} {given!r} is none of: {', '.join(known)}.")
     return given or default
+
+
+def _cut(value: object, as_json: bool) -> object:
+    """A long text as a table shows it; --json has all of it."""
+    return f"{value[:SHOWN]}…" if isinstance(value, str) and not as_json and len(value) > SHOWN else value
 
 
 def _print_failed(failed: dict[str, str]) -> None:

@@ -71,11 +71,16 @@ def daily_sales(feed: Feed) -> dg.AssetsDefinition:
         made = gold.Gold(lake, feed.contract, feed.rule).recompute(spark.session, keys, run_id=run_id, clock=clock.now)
         said = [each for each in made if each.checked]
         for day in said[0].partial if said else ():
+            key, name = feed.rule.key(day), feed.contract.sql_name
+            known = f"{name} is not verified for it (run date {key})"
+            why = known if feed.partitions.has_partition_key(key) else "it lies outside the run dates"
+            PROGRESS.warning("warning: %s of %s may be incomplete: %s", gold.TABLE, day, why)
+        if said and said[0].lacking:
             PROGRESS.warning(
-                "warning: daily_sales of %s has late rows only: %s is not verified for it (run date %s)",
-                day,
-                feed.contract.sql_name,
-                feed.rule.key(day),
+                "warning: %s lacks %d verified days, the first of run date %s: run `shop backfill` for all run dates",
+                silver.TABLE,
+                len(said[0].lacking),
+                feed.rule.key(said[0].lacking[0]),
             )
         equal = [
             CheckOutcome(gold.EQUALS_SILVER, each.ok, True, each.figures_line, {"days_looked_at": len(each.touched)})
@@ -169,7 +174,7 @@ def _of_figures(lake: Lake, made: gold.FiguresOfDay) -> DayOutcome:
         if made.figures is not None and made.figures.revenue is not None:
             metadata["revenue"] = float(made.figures.revenue)
         if made.partial:
-            metadata["warning"] = f"late rows only, for the day's own file is not loaded: {', '.join(map(str, made.partial))}"
+            metadata["warning"] = f"may be incomplete, for their own files are not verified: {', '.join(map(str, made.partial))}"
         if made.restated:
             metadata["restated"] = ", ".join(map(str, made.restated))
     return DayOutcome(made.key, made.ok, made.sentence, metadata, made.retriable)

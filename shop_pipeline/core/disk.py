@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shop_pipeline.core.errors import DiskFull
+from shop_pipeline.core.errors import DiskFull, ShopError
 
 # The kernel's own words, which Java, Rust and DuckDB all pass on.
 _NO_SPACE = "No space left on device"
@@ -36,6 +36,27 @@ def panics_are_errors() -> Iterator[None]:
         if type(panic).__name__ != "PanicException":
             raise
         raise OSError(f"delta-rs could not write: {panic}") from panic
+
+
+@contextmanager
+def full_in_a_sentence(lake: str, scratch: str, again: str) -> Iterator[None]:
+    """Around what writes to a lake: a full disk is one sentence, whatever an engine made of it.
+
+    Args:
+        scratch: where it writes besides.
+        again: what is to be run again then.
+
+    Raises:
+        DiskFull: no space is left.
+    """
+    try:
+        yield
+    except ShopError:
+        raise
+    except Exception as error:
+        if is_full(error, lake):
+            raise full(lake, scratch, again) from error
+        raise
 
 
 def full(lake: str, scratch: str, again: str) -> DiskFull:

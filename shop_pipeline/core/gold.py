@@ -18,10 +18,10 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from shop_pipeline.core import delta_writes, duck, restatements, silver
+from shop_pipeline.core import delta_writes, disk, duck, restatements, silver
 from shop_pipeline.core.attempts import Attempt
 from shop_pipeline.core.contract import Contract
-from shop_pipeline.core.days import KeyRule
+from shop_pipeline.core.days import KeyRule, day_predicate
 from shop_pipeline.core.errors import ShopError
 from shop_pipeline.core.fault_points import Point, reached
 from shop_pipeline.core.lake import Lake, data_files, files_of_days, files_that_may_hold, row_count, table_id, view
@@ -52,7 +52,8 @@ class FiguresOfDay:
     """What became of a key's day: whether the figures that its rows go into are what silver says. `sentence` says it.
 
     `touched`: the days of events whose figures were looked at; `changed`: those that were replaced; `restated`: those of them
-    that had been published; `partial`: those that have rows of other days' sources only, for their own is not loaded.
+    that had been published; `partial`: those whose own source may not be read on, or never came; `lacking`: verified days that
+    silver, made anew, does not have yet.
     """
 
     key: str
@@ -65,6 +66,7 @@ class FiguresOfDay:
     changed: tuple[date, ...] = ()
     restated: tuple[date, ...] = ()
     partial: tuple[date, ...] = ()
+    lacking: tuple[date, ...] = ()
     figures: Figures | None = None
     figures_line: str = ""
     version: int | None = None
@@ -88,12 +90,13 @@ class Gold:
             CommitConflict, DiskFull: nothing was written.
         """
         working = _Working(self, spark, {self.rule.day(key): key for key in keys}, run_id, clock)
-        try:
-            results = working.run()
-        except BaseException as error:
-            # Whoever comes next works these figures out anew, whatever was committed.
-            working.attempt.fail(error, None)
-            raise
+        with disk.full_in_a_sentence(self.lake.uri, self.lake.uri, f"{self.rule.key_name} {keys[0]} of {TABLE}"):
+            try:
+                results = working.run()
+            except BaseException as error:
+                # Whoever comes next works these figures out anew, whatever was committed.
+                working.attempt.fail(error, None)
+                raise
         return [results[self.rule.day(key)] for key in keys]
 
     def key_text(self, day: date) -> str:
@@ -112,6 +115,8 @@ class _Working:
     clock: Callable[[], datetime]
     results: dict[date, FiguresOfDay] = field(default_factory=dict)
     silver: DeltaTable = field(init=False)
+    # Verified days that silver was not given, where it matters.
+    lacking: list[date] = field(default_factory=list)
     version: int | None = None
     retries: int = 0
 
@@ -173,7 +178,7 @@ class _Working:
         gold = self._gold()
         self.made = self.ledger.made(TABLE, table_id(gold), table_id(self.silver))
         feed = self._touched_since()
-        touched = (self._all_days(gold) if feed is None else feed) | self._days_of_rows() | set(self.days)
+        touched = (self._days_of_silver(gold) if feed is None else feed) | self._days_of_rows() | set(self.days)
         wanted = self._by_duckdb(touched)
         before = read_figures(self.con, gold, touched)
         changed = sorted(day for day in touched if wanted.get(day) != before.get(day))
@@ -202,6 +207,7 @@ class _Working:
                 changed=tuple(changed),
                 restated=tuple(each.order_date for each in restated),
                 partial=partial,
+                lacking=tuple(self.lacking),
                 figures=there.get(day),
                 figures_line=line,
                 version=self.version,
@@ -242,7 +248,18 @@ class _Working:
         self.con.unregister("_feed")
         return {day for (day,) in self.con.execute("SELECT DISTINCT order_date FROM feed").fetchall()}
 
-    def _all_days(self, gold: DeltaTable) -> set[date]:
+    def _days_of_silver(self, gold: DeltaTable) -> set[date]:
+        """The days that silver can speak of: all, or, while it is made anew, those that it has been given.
+
+        What it was not given yet is no reason to take a figure back.
+        """
+        upstream = self.lake.open(self.gold.upstream.table)
+        days = set() if upstream is None else set(data_files(upstream)["order_date"].to_pylist())
+        readable = readable_days(self.lake, self.gold.upstream, sorted(days))
+        merged = self.ledger.verdicts(silver.TABLE, sorted(days), table_id(self.silver))
+        self.lacking = sorted(day for day in days if readable[day].ok and not merged[day].verified)
+        if self.lacking:
+            return {day for day in days if merged[day].verified}
         return {day for table in (gold, self.silver) for day in data_files(table)["order_date"].to_pylist()}
 
     def _days_of_rows(self) -> set[date]:
@@ -303,7 +320,8 @@ class _Working:
             session.read.format("delta")
             .option("versionAsOf", self.silver.version())
             .load(self.lake.table_uri(silver.TABLE))
-            .where(F.col("order_date").isin(list(days)))
+            # As text: a date of Python's goes through a calendar in which some days are others.
+            .where(day_predicate(days))
             .groupBy("order_date")
             .agg(
                 F.count(F.lit(1)).alias("orders"),

@@ -145,7 +145,7 @@ def unreadable(name: str, where: str, error: Exception) -> TableUnreadable:
     reason = " ".join(str(error).split())[:200]
     return TableUnreadable(
         f"the table {name} in {where} cannot be read ({reason}). Bring back the missing or damaged files, "
-        "or move the folder away and load its days again"
+        "or move the folder away and make all its days again (`shop backfill`)"
     )
 
 

@@ -80,7 +80,8 @@ class DailyLoad:
             DiskFull: no space is left; nothing is half written.
             Exception: the engine or the store failed; the days are in run_log as failed, and nothing is half written.
         """
-        with tempfile.TemporaryDirectory(prefix="shop-") as scratch:
+        again = self._again(sorted(self.rule.day(key) for key in keys))
+        with tempfile.TemporaryDirectory(prefix="shop-") as scratch, disk.full_in_a_sentence(self.lake.uri, scratch, again):
             attempt = _Attempt(self, APPEND if append else LOAD, run_id, clock, {self.rule.day(key): key for key in keys}, scratch)
             try:
                 attempt.start()
@@ -89,8 +90,6 @@ class DailyLoad:
             except BaseException as error:
                 # A person's Ctrl-C and Dagster's "terminate" are none of Exception's kind, and are logged as well.
                 attempt.close_failed(error)
-                if isinstance(error, Exception) and disk.is_full(error, self.lake.uri):
-                    raise disk.full(self.lake.uri, scratch, self._again(sorted(attempt.keys))) from error
                 raise
         return [results[self.rule.day(key)] for key in keys]
 

@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from shop_pipeline.core import delta_writes, duck
+from shop_pipeline.core import delta_writes, disk, duck
 from shop_pipeline.core.attempts import Attempt
 from shop_pipeline.core.contract import Contract
-from shop_pipeline.core.days import KeyRule
+from shop_pipeline.core.days import KeyRule, day_predicate
 from shop_pipeline.core.lake import Lake, files_of_days, row_count, view
 from shop_pipeline.core.ledger import RECOMPUTE, Ledger
 from shop_pipeline.core.readable import Readable, pinned
@@ -64,11 +64,12 @@ class PerDay:
             CommitConflict, DiskFull: nothing was written.
         """
         working = _Counting(self, spark, {self.rule.day(key): key for key in keys}, run_id, clock)
-        try:
-            results = working.run()
-        except BaseException as error:
-            working.attempt.fail(error, None)
-            raise
+        with disk.full_in_a_sentence(self.lake.uri, self.lake.uri, f"{self.rule.key_name} {keys[0]} of {TABLE}"):
+            try:
+                results = working.run()
+            except BaseException as error:
+                working.attempt.fail(error, None)
+                raise
         return [results[self.rule.day(key)] for key in keys]
 
 
@@ -159,7 +160,7 @@ class _Counting:
             session.read.format("delta")
             .option("versionAsOf", self.upstream.version())
             .load(self.lake.table_uri(self.contract.table))
-            .where(F.col("order_date").isin(list(changed)))
+            .where(day_predicate(changed))
         )
         rows = (
             days.join(orders, "order_date", "left")

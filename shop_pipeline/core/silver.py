@@ -94,14 +94,13 @@ class Silver:
             CommitConflict: others committed to silver each time; nothing was written.
             DiskFull: no space is left; nothing is half written.
         """
-        with tempfile.TemporaryDirectory(prefix="shop-") as scratch:
+        again = f"{self.rule.key_name} {keys[0]} of {TABLE}"
+        with tempfile.TemporaryDirectory(prefix="shop-") as scratch, disk.full_in_a_sentence(self.lake.uri, scratch, again):
             merging = _Merging(self, spark, {self.rule.day(key): key for key in keys}, run_id, clock, Path(scratch))
             try:
                 results = merging.run()
             except BaseException as error:
                 merging.close_failed(error)
-                if isinstance(error, Exception) and disk.is_full(error, self.lake.uri):
-                    raise disk.full(self.lake.uri, scratch, f"{self.rule.key_name} {keys[0]} of {TABLE}") from error
                 raise
         return [results[self.rule.day(key)] for key in keys]
 
@@ -167,18 +166,32 @@ class _Merging:
         self.table = table
         view(self.con, "bronze", self.table, good)
         self._gate(good)
-        passed = [day for day in good if day not in self.results]
-        if not passed:
-            return None
-        if passed != good:
-            view(self.con, "bronze", self.table, passed)
-        self.days = passed
-        compared = Comparison(self.con, self.contract, passed)
         self._make_table()
-        self._take_present(compared)
-        # Whether other days are needed, and readable, is known before anything is noted or written.
-        self.changes = compared.changes(self._other_days)
-        return compared
+        while days := [day for day in good if day not in self.results]:
+            view(self.con, "bronze", self.table, days)
+            self.days = days
+            compared = Comparison(self.con, self.contract, days)
+            self._take_present(compared)
+            # Whether other days are needed, and readable, is known before anything is noted or written.
+            self.changes = compared.changes(self._other_days)
+            if not self.changes.undecided:
+                return compared
+            # Without the days that wait for another, for what they have lost stays as it was.
+            self._hold_back(self.changes.undecided)
+        return None
+
+    def _hold_back(self, undecided: Sequence[tuple[date, Any, date]]) -> None:
+        """Refuse the days that lost orders to a day that may not be read: once it may, its rows would be missed."""
+        for day in sorted({day for day, _, _ in undecided}):
+            lost = [(key, other) for of, key, other in undecided if of == day]
+            named = ", ".join(f"{self.contract.key} {key} ({other})" for key, other in lost[:EXAMPLES])
+            others = sorted({other for _, other in lost})
+            table, keys = self.contract.sql_name, ", ".join(self.silver.key_text(other) for other in others)
+            self._refuse(
+                day,
+                f"{day} was not merged into {TABLE} ({self.silver.key_text(day)}): it lost orders whose newest row is now one of a "
+                f"day that is not verified: {named}. Load {keys} of {table} (or check it), then run {TABLE} for both.",
+            )
 
     def _gate(self, days: Sequence[date]) -> None:
         """Refuse the days with rows that have no key, or rows of a key of which none is the newest."""
@@ -244,7 +257,7 @@ class _Merging:
         compared.take_present("silver")
 
     def _other_days(self, ranges: Ranges) -> bool:
-        """The view `other`: rows of the days that may be read, besides these, in files that may hold keys within the ranges."""
+        """The views `other` and `closed`: rows of other days, in files that may hold keys within the ranges."""
         files = None if ranges is None else files_that_may_hold(self.table, (self.contract.key, ranges))
         view(self.con, "other_files", self.table, files=files)
         found = self.con.execute(f"SELECT DISTINCT order_date FROM other_files WHERE order_date NOT IN ({_days(self.days)})")
@@ -255,8 +268,10 @@ class _Merging:
         if again is None or again.version() != self.table.version():
             raise _Moved
         good = [day for day in others if readable[day].ok]
-        self.con.execute(f"CREATE OR REPLACE TEMP VIEW other AS FROM other_files WHERE order_date IN ({_days(good) or 'NULL'})")
-        return bool(good)
+        for name, chosen in (("other", good), ("closed", [day for day in others if day not in good])):
+            listed = _days(chosen) or "NULL"
+            self.con.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS FROM other_files WHERE order_date IN ({listed})")
+        return True
 
     def _merge(self, compared: Comparison) -> None:
         """Merge what changes in one commit; one that another came before is worked out anew."""
@@ -280,6 +295,8 @@ class _Merging:
             self.retries += 1
             self._take_present(compared)
             self.changes = compared.changes(self._other_days)
+            if self.changes.undecided:
+                raise _Moved
         if self.version is None:
             self.version = self.present.version()
 

@@ -22,7 +22,8 @@ MOST_RANGES = 32
 _MANY_KEYS = 1_000_000
 # (lowest, highest); None where keys have no order that files are searched by.
 Ranges = list[tuple[Any, Any]] | None
-# Makes the view `other` of other days' rows that may have keys within these ranges; False when there are none.
+# Makes the views `other` and `closed` of other days' rows that may have keys within these ranges: of days that may be read, and
+# of days that may not. False when there are none.
 OtherDays = Callable[[Ranges], bool]
 
 INSERT, UPDATE, FELL_BACK, DELETE = "insert", "update", "fell back", "delete"
@@ -42,10 +43,15 @@ def newest(alias: str = "") -> str:
 
 @dataclass(frozen=True)
 class Changes:
-    """The rows to insert, update and delete (`_gone`): how many by (kind of change, source day), the ranges of their keys."""
+    """The rows to insert, update and delete (`_gone`): how many by (kind of change, source day), the ranges of their keys.
+
+    `undecided`: days that lost a key of which a day that may not be read has the newest row, with that key and that day. What
+    becomes of it cannot be told before that day is verified or loaded again.
+    """
 
     counts: Counter[tuple[str, date]]
     ranges: Ranges
+    undecided: tuple[tuple[date, Any, date], ...] = ()
 
     @property
     def clauses(self) -> frozenset[str]:
@@ -84,7 +90,7 @@ class Comparison:
             return [(low, high)]
         return self.con.execute(
             f"""
-            WITH k AS (SELECT DISTINCT {self.key} AS k FROM {table}),
+            WITH k AS (SELECT DISTINCT CAST({self.key} AS HUGEINT) AS k FROM {table}),
                  gaps AS (SELECT k, k - lag(k) OVER (ORDER BY k) AS gap FROM k),
                  cuts AS (SELECT k FROM gaps WHERE gap > 1 ORDER BY gap DESC, k LIMIT {MOST_RANGES - 1}),
                  runs AS (SELECT k.k, count(c.k) OVER (ORDER BY k.k) AS run FROM k LEFT JOIN cuts c ON c.k = k.k)
@@ -107,6 +113,7 @@ class Comparison:
             """
         )
         con.execute("CREATE OR REPLACE TEMP VIEW winner AS FROM candidate")
+        undecided: list[tuple[date, Any, date]] = []
         ((unsettled,),) = con.execute("SELECT count(*) FROM unsettled").fetchall()
         if unsettled and others(self.ranges("unsettled")):
             both = (
@@ -118,6 +125,13 @@ class Comparison:
                 f"UNION ALL {self._newest_of(both)}"
             )
             con.execute("CREATE OR REPLACE TEMP VIEW winner AS FROM settled")
+            undecided = con.execute(
+                f"""
+                SELECT p._source_day, c.{key}, max(c._source_day) FROM ({self._as_silver("closed")}) c
+                SEMI JOIN unsettled USING ({key}) JOIN present p ON p.{key} = c.{key} LEFT JOIN winner w ON w.{key} = c.{key}
+                WHERE w.{key} IS NULL OR ({newest("c")}) > ({newest("w")}) GROUP BY ALL ORDER BY ALL
+                """
+            ).fetchall()
         differs = " OR ".join(f"w.{n} IS DISTINCT FROM p.{n}" for n in map(identifier, self.names) if n != '"_loaded_at"')
         con.execute(
             f"""
@@ -133,7 +147,8 @@ class Comparison:
             """
         )
         counts = con.execute("SELECT _change, _of, count(*) FROM changes GROUP BY ALL").fetchall()
-        return Changes(Counter({(kind, day): rows for kind, day, rows in counts}), self.ranges("changes"))
+        by_kind = Counter({(kind, day): rows for kind, day, rows in counts})
+        return Changes(by_kind, self.ranges("changes"), tuple(undecided))
 
     def write(self, file: Path) -> None:
         """Write `changes` to a Parquet file, which stays as it is however often it is read."""

@@ -236,16 +236,55 @@ def test_an_order_that_left_its_day_falls_back_or_goes(world: World) -> None:
     ]
 
 
-def test_an_order_falls_back_to_verified_days_only(world: World) -> None:
-    """D10, E6: a day that may not be read is no place to fall back to; when it is mended its row comes back."""
+def test_an_order_waits_for_the_day_it_would_fall_back_to(world: World) -> None:
+    """D10, E6: a day that may not be read is no place to fall back to, and to go without it would be to lose its row when a
+    check opens it again. So the day that lost the order waits, alone; nothing of it is called done."""
     put(world, DAYS[0], order(1, DAYS[0], "1.00"))
     put(world, DAYS[1], order(1, DAYS[0], "2.00"), order(9, DAYS[1]))
-    through(world, DAYS[:2])
-    assert world.run([KEYS[0]], config={"write_mode": "append"}).success
+    put(world, DAYS[2], order(5, DAYS[2]))
+    through(world, DAYS[:3])
+    put(world, DAYS[0], order(1, DAYS[0], "1.00"), order(8, DAYS[0]))
+    assert not world.recheck(KEYS[0]).success
     put(world, DAYS[1], order(9, DAYS[1]))
-    through(world, [DAYS[1]])
-    assert [row[0] for row in silver_rows(world)] == [9]
-    through(world, [DAYS[0]])
+    put(world, DAYS[2], order(5, DAYS[2], "6.00"))
+    assert all(each.ok for each in world.load(KEYS[1:3]))
+    result = world.run(KEYS[1:3], SILVER_ORDERS)
+    assert not result.success
+    sentence = failure_text(result).splitlines()[1]
+    assert "it lost orders whose newest row is now one of a day that is not verified: order_id 1 (2026-09-01)." in sentence
+    assert "Load run date 2026-09-02 of orders_daily (or check it), then run silver_orders for both." in sentence
+    assert [(row[0], row[2]) for row in silver_rows(world)] == [(1, "2.00"), (5, "6.00"), (9, "10.00")]
+    assert [each.ok for each in recompute(world, KEYS[1:3])] == [False, True]
+    put(world, DAYS[0], order(1, DAYS[0], "1.00"))
+    assert world.recheck(KEYS[0]).success
+    through(world, DAYS[1:2])
+    assert_the_law(world)
+
+
+def test_days_that_calendars_do_not_agree_on(world: World) -> None:
+    """Orders of years that are surely wrong, which the contract lets pass, are their days' figures and no other day's trouble;
+    so are keys as far apart as an INT can be."""
+    odd = ["0026-09-03", "0001-01-01", "1582-10-10", "1582-10-04", "1900-02-28"]
+    put(world, DAYS[0], *[order(n, date.fromisoformat(day)) for n, day in enumerate(odd, start=1)])
+    put(world, DAYS[1], order(-2147483648, DAYS[1]), order(0, DAYS[1]), order(2147483647, DAYS[1]))
+    through(world, DAYS[:2])
+    assert_the_law(world)
+    through(world, DAYS[:2])
+
+
+def test_figures_stay_while_silver_is_made_anew(world: World) -> None:
+    """A silver that was moved away and given one day again is no reason to take the other days' figures back."""
+    for day in DAYS[:4]:
+        put(world, day, order(day.day, day, "1.00"))
+    through(world, DAYS[:4])
+    before = sales(world)
+    (world.folder / "lake" / silver.TABLE).rename(world.folder / "away")
+    assert merge(world, [KEYS[1]])[0].ok
+    (made,) = recompute(world, [KEYS[1]])
+    assert (made.ok, made.lacking) == (True, (DAYS[0], DAYS[2], DAYS[3]))
+    assert (sales(world), restated(world)) == (before, [])
+    through(world, DAYS[:4])
+    assert (sales(world), restated(world)) == (before, [])
     assert_the_law(world)
 
 
