@@ -1,14 +1,16 @@
 """One try at making some days of a table from the table before it, and its rows in the run log."""
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
 from deltalake import DeltaTable
 
-from shop_pipeline.core.errors import ShopError
+from shop_pipeline.core import disk
+from shop_pipeline.core.errors import in_a_line
 from shop_pipeline.core.lake import table_id
 from shop_pipeline.core.ledger import FAILED, STARTED, SUCCEEDED, Entry, Ledger
 
@@ -50,13 +52,24 @@ class Attempt:
         self.ledger.append(entries)
         self.open_days -= set(ends)
 
+    @contextmanager
+    def failing(self, again: str) -> Iterator[None]:
+        """Around work that whoever comes next does anew, whatever was committed: an error closes its days as failed.
+
+        Raises:
+            DiskFull: no space is left; `again` is what is to be run again then.
+        """
+        lake = self.ledger.lake.uri
+        with disk.full_in_a_sentence(lake, lake, again):
+            try:
+                yield
+            except BaseException as error:
+                self.fail(error, None)
+                raise
+
     def fail(self, error: BaseException, version: int | None) -> None:
         """Note an error for the days that are still open. `version`: what was committed all the same."""
-        first = str(error).splitlines()[0] if str(error) else ""
-        problem = first if isinstance(error, ShopError) else f"{type(error).__name__}: {first}"[:1000]
-        if not isinstance(error, Exception):
-            problem = f"it was cancelled ({type(error).__name__})"
-        more = {"problem": problem, "delta_version": version}
+        more = {"problem": in_a_line(error), "delta_version": version}
         try:
             self.close({day: (False, more) for day in sorted(self.open_days)})
         except Exception as second:

@@ -10,6 +10,14 @@ class ShopError(Exception):
     retriable = False
 
 
+def in_a_line(error: BaseException) -> str:
+    """An error as run_log has it."""
+    if not isinstance(error, Exception):
+        return f"it was cancelled ({type(error).__name__})"
+    first = str(error).splitlines()[0] if str(error) else ""
+    return first if isinstance(error, ShopError) else f"{type(error).__name__}: {first}"[:1000]
+
+
 class SettingError(ShopError):
     """A setting is wrong: start-up stops with its name and the reason."""
 

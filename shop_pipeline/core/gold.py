@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from shop_pipeline.core import delta_writes, disk, duck, restatements, silver
+from shop_pipeline.core import delta_writes, duck, restatements, silver
 from shop_pipeline.core.attempts import Attempt
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule, day_predicate
@@ -90,13 +90,8 @@ class Gold:
             CommitConflict, DiskFull: nothing was written.
         """
         working = _Working(self, spark, {self.rule.day(key): key for key in keys}, run_id, clock)
-        with disk.full_in_a_sentence(self.lake.uri, self.lake.uri, f"{self.rule.key_name} {keys[0]} of {TABLE}"):
-            try:
-                results = working.run()
-            except BaseException as error:
-                # Whoever comes next works these figures out anew, whatever was committed.
-                working.attempt.fail(error, None)
-                raise
+        with working.attempt.failing(f"{self.rule.key_name} {keys[0]} of {TABLE}"):
+            results = working.run()
         return [results[self.rule.day(key)] for key in keys]
 
     def key_text(self, day: date) -> str:

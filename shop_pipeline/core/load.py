@@ -24,7 +24,7 @@ from shop_pipeline.core.batch import Reading, difference, judged_in_spark, read_
 from shop_pipeline.core.contract import Contract, Rule
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.drift import check_types
-from shop_pipeline.core.errors import ShopError, SourceRefused, SourceUnavailable, TableUnreadable
+from shop_pipeline.core.errors import ShopError, SourceRefused, SourceUnavailable, TableUnreadable, in_a_line
 from shop_pipeline.core.fault_points import Point, reached
 from shop_pipeline.core.lake import Lake, table_id
 from shop_pipeline.core.ledger import APPEND, CHECK, FAILED, LOAD, STARTED, SUCCEEDED, Entry, Ledger
@@ -189,7 +189,7 @@ class _Attempt:
                 written = self.daily.lake.open(self.daily.table, self.version)
                 self.table_identity = None if written is None else table_id(written)
             failed = [
-                replace(self._entry(day, FAILED), problem=_problem(error), delta_version=self.version)
+                replace(self._entry(day, FAILED), problem=in_a_line(error), delta_version=self.version)
                 for day in sorted(self.open_days)
             ]
             self.daily.ledger.append(failed)
@@ -532,14 +532,6 @@ class _Loading:
 
 def _broken(contract: Contract, reading: Reading) -> tuple[tuple[Rule, int], ...]:
     return tuple((rule, rows) for rule, rows in zip(contract.rules, reading.broken, strict=True) if rows)
-
-
-def _problem(error: BaseException) -> str:
-    """An error in a line, as run_log has it."""
-    if not isinstance(error, Exception):
-        return f"it was cancelled ({type(error).__name__})"
-    first = str(error).splitlines()[0] if str(error) else ""
-    return first if isinstance(error, ShopError) else f"{type(error).__name__}: {first}"[:1000]
 
 
 def _drift_as_json(result: DayResult) -> dict[str, object]:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from shop_pipeline.core import delta_writes, disk, duck
+from shop_pipeline.core import delta_writes, duck
 from shop_pipeline.core.attempts import Attempt
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule, day_predicate
@@ -64,12 +64,8 @@ class PerDay:
             CommitConflict, DiskFull: nothing was written.
         """
         working = _Counting(self, spark, {self.rule.day(key): key for key in keys}, run_id, clock)
-        with disk.full_in_a_sentence(self.lake.uri, self.lake.uri, f"{self.rule.key_name} {keys[0]} of {TABLE}"):
-            try:
-                results = working.run()
-            except BaseException as error:
-                working.attempt.fail(error, None)
-                raise
+        with working.attempt.failing(f"{self.rule.key_name} {keys[0]} of {TABLE}"):
+            results = working.run()
         return [results[self.rule.day(key)] for key in keys]
 
 

@@ -160,8 +160,6 @@ class OpenShopflow:
 
     def explain(self, error: Exception) -> ShopError | None:
         """What Spark's driver said of the database, in a sentence; None when it is about something else."""
-        if isinstance(error, psycopg.Error):
-            return self.address.sentence(error)
         found = re.search(r"org\.postgresql\.util\.PSQLException: ([^\n]*)", str(error))
         return None if found is None else self.address.from_state(None, found[1])
 
