@@ -10,6 +10,7 @@ from shop_pipeline.assets.daily_load import quarantine_asset, recheck_job
 from shop_pipeline.assets.ledger import run_log
 from shop_pipeline.automation.maintenance import maintain_tables, maintenance_schedule
 from shop_pipeline.automation.pipelines import Pipeline
+from shop_pipeline.automation.schedules import daily_job, daily_schedule
 from shop_pipeline.checks.freshness import freshness_check
 from shop_pipeline.core.contract_file import load_contract
 from shop_pipeline.partitions import business_dates, run_dates
@@ -23,11 +24,12 @@ settings = load_settings()
 
 today = datetime.now(settings.zone).date()
 till_contract = load_contract("orders_daily", settings.contracts)
-till_feed = till.till_feed(till_contract, run_dates(settings.first_run_date, today))
+till_feed = till.till_feed(till_contract, run_dates(settings.first_run_date, today, settings.timezone))
 orders_daily = till.orders_daily(till_feed)
 silver_orders = till.silver_orders(till_feed)
 daily_sales = till.daily_sales(till_feed)
 recheck_days = recheck_job("recheck_days", till_feed)
+till_pipeline = daily_job("till", till_feed, [orders_daily, silver_orders, daily_sales])
 
 shopflow_contract = load_contract("shopflow_orders", settings.contracts)
 shopflow_feed = shopflow.shopflow_feed(
@@ -36,6 +38,7 @@ shopflow_feed = shopflow.shopflow_feed(
 shopflow_orders = shopflow.orders_daily(shopflow_feed)
 orders_per_day = shopflow.orders_per_day(shopflow_feed)
 recheck_shopflow_days = recheck_job("recheck_shopflow_days", shopflow_feed)
+shopflow_pipeline = daily_job("shopflow", shopflow_feed, [shopflow_orders, orders_per_day])
 
 spark = spark_resource(settings.spark_master, settings.spark_remote, settings.spark_memory)
 lake = LakeResource(uri=settings.lake)
@@ -63,8 +66,12 @@ defs = dg.Definitions(
         run_log([till_feed.asset, shopflow_feed.asset], till.GROUP, till.OWNERS),
     ],
     asset_checks=[freshness_check(till_feed, settings.zone), freshness_check(shopflow_feed, settings.zone)],
-    jobs=[recheck_days, recheck_shopflow_days, maintain_tables],
-    schedules=[maintenance_schedule(settings.timezone)],
+    jobs=[till_pipeline, shopflow_pipeline, recheck_days, recheck_shopflow_days, maintain_tables],
+    schedules=[
+        daily_schedule("till_daily", till_pipeline, till_feed, hour=2, timezone=settings.timezone),
+        daily_schedule("shopflow_daily", shopflow_pipeline, shopflow_feed, hour=6, timezone="UTC"),
+        maintenance_schedule(settings.timezone),
+    ],
     resources=resources,
     # A run's steps share one Spark session.
     executor=dg.in_process_executor,

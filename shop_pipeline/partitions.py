@@ -10,13 +10,13 @@ SAMPLE_LAST_RUN_DATE = date(2026, 10, 1)
 SAMPLE_LAST_DAY = date(2025, 5, 31)
 
 
-def run_dates(first: date, today: date) -> dg.DailyPartitionsDefinition:
-    """The till's run dates: from `first` to today (its run loads yesterday, which is over).
+def run_dates(first: date, today: date, timezone: str = "UTC") -> dg.DailyPartitionsDefinition:
+    """The till's run dates: from `first` to today in its time zone (its run loads yesterday, which is over).
 
     On a machine whose clock lies before the sample's month, on to the end of that month.
     """
     beyond_today = max(0, (SAMPLE_LAST_RUN_DATE - today).days)
-    return dg.DailyPartitionsDefinition(start_date=first.isoformat(), end_offset=1 + beyond_today)
+    return dg.DailyPartitionsDefinition(start_date=first.isoformat(), timezone=timezone, end_offset=1 + beyond_today)
 
 
 def business_dates(first: date, today: date) -> dg.DailyPartitionsDefinition:

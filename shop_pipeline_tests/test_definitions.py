@@ -29,9 +29,12 @@ def test_the_names_people_type(definitions: dg.Definitions) -> None:
         *("shopflow/orders_daily", "shopflow/orders_quarantine", "shopflow/orders_per_day"),
         "run_log",
     }
-    assert {job.name for job in definitions.jobs or []} == {"recheck_days", "recheck_shopflow_days", "maintain_tables"}
+    assert {job.name for job in definitions.jobs or []} == {
+        *("till_pipeline", "shopflow_pipeline"),
+        *("recheck_days", "recheck_shopflow_days", "maintain_tables"),
+    }
     schedules = list(definitions.schedules or [])
-    assert [schedule.name for schedule in schedules] == ["maintain_tables_weekly"]
+    assert {schedule.name for schedule in schedules} == {"till_daily", "shopflow_daily", "maintain_tables_weekly"}
     assert all(schedule.default_status is dg.DefaultScheduleStatus.STOPPED for schedule in schedules)
     checks = {key.to_user_string() for key in definitions.resolve_asset_graph().asset_check_keys}
     names = ("check_day", "volume", "null_rate", "key_uniqueness", "value_distribution", "freshness")
@@ -135,7 +138,10 @@ def test_the_shipped_instance_has_no_telemetry_and_no_welcome() -> None:
     assert settings["nux"] == {"enabled": False}
     assert settings["run_retries"]["retry_on_asset_or_op_failure"] is False
     runs = settings["concurrency"]["runs"]
-    assert runs["tag_concurrency_limits"] == [{"key": "dagster/backfill", "limit": 1}]
+    assert runs["tag_concurrency_limits"] == [
+        {"key": "dagster/backfill", "limit": 1},
+        {"key": "shop/source", "value": {"applyLimitPerUniqueValue": True}, "limit": 1},
+    ]
     assert runs["max_concurrent_runs"] > 1
     assert settings["run_monitoring"]["enabled"]
     assert settings["run_monitoring"]["start_timeout_seconds"] == START_SECONDS

@@ -12,10 +12,12 @@ from typing import Any
 
 import dagster as dg
 
-# The one import from Dagster's inside: without it the passed days of a range run show no check in the UI.
+# From Dagster's inside: without it the passed days of a range run show no check in the UI.
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData,
 )
+
+from shop_pipeline.assets.follow_up import hand_on
 
 Metadata = Mapping[str, dg.MetadataValue | str | int | float | None]
 
@@ -117,7 +119,10 @@ def report(
         context.log_event(_evaluation(asset, check))
     if bad and fail:
         # A check that is run alone changes nothing, so that running it again would say the same.
-        raise _failure(bad, len(outcomes), subject, may_retry=materialize)
+        failure = _failure(bad, len(outcomes), subject, may_retry=materialize)
+        if materialize and not (failure.allow_retries and context.retry_number < RETRIES):
+            hand_on(context, asset, [outcome.key for outcome in outcomes if outcome.ok])
+        raise failure
     for name in sorted(selected):
         yield dg.Output(None, output_name=f"{asset.to_python_identifier()}_{name}")
 

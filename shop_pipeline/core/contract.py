@@ -239,7 +239,8 @@ class Contract:
 
     `rules` are judged row by row, a bit each in the order of the tuple; the rest is judged day by day. `source_version` names
     the column by which the source says how new a row is; without one it is as new as its day. `lookback`: how many days before
-    the newest one still change at the source, so that the daily run loads them again.
+    the newest one still change at the source, so that the daily run loads them again. `physical_name`: what the source calls
+    its table, where it is one.
     """
 
     table: str
@@ -258,6 +259,7 @@ class Contract:
     origin: str
     source_version: str | None = None
     lookback: int = 0
+    physical_name: str = ""
 
     @property
     def sql_name(self) -> str:

@@ -197,6 +197,7 @@ class _Reader:
             origin=self.document.origin,
             source_version=version,
             lookback=lookback,
+            physical_name=str(self.table.physicalName or self.table.name).strip(),
         )
 
     def _column(self, each: SchemaProperty, place: Place) -> Column:

@@ -88,18 +88,23 @@ class Lake:
         """
         if self.open(name) is not None:
             return
-        Path(self.table_uri(name)).mkdir(parents=True, exist_ok=True)
         fields = [Field(column, delta_type(kind)) for column, kind in columns]
         partition_by = [column for column, _ in columns if column == "order_date" and partitioned]
-        DeltaTable.create(
-            self.table_uri(name),
-            Schema(fields),
-            mode="ignore",
-            partition_by=partition_by,
-            name=name.replace("/", "."),
-            description=description,
-            configuration=dict(properties or {}),
-        )
+        # delta-rs looks and then commits: of two at once the second fails, or makes the table anew under another identity.
+        # A lock of its own, for whoever is about to commit holds the table's.
+        with commit_lock(self._locks, f"{_dotted(name)}.creation"):
+            if self.open(name) is not None:
+                return
+            Path(self.table_uri(name)).mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(
+                self.table_uri(name),
+                Schema(fields),
+                mode="ignore",
+                partition_by=partition_by,
+                name=_dotted(name),
+                description=description,
+                configuration=dict(properties or {}),
+            )
 
     def widen(self, name: str, columns: Sequence[tuple[str, str]]) -> DeltaTable:
         """Give a table that is there the columns that it lacks; they read NULL in its rows. The caller holds its lock."""
@@ -124,7 +129,16 @@ class Lake:
         Raises:
             TableBusy: what a killed run left behind may still write.
         """
-        return commit_lock(Path(self.uri) / ".locks", name.replace("/", "."))
+        return commit_lock(self._locks, _dotted(name))
+
+    @property
+    def _locks(self) -> Path:
+        return Path(self.uri) / ".locks"
+
+
+def _dotted(name: str) -> str:
+    """A table's name as SQL has it."""
+    return name.replace("/", ".")
 
 
 def _check_complete(log: Path) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from shop_pipeline.assets.follow_up import FOLLOWS
 from shop_pipeline.core.sample import write_september
 from shop_pipeline.resources import SparkResource
-from shop_pipeline_tests.conftest import World, clean_environment, wait_until
+from shop_pipeline_tests.conftest import RANGE, World, clean_environment, wait_until
 from shop_pipeline_tests.servers import ConnectServer, DagsterDev
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.daemon]
@@ -39,6 +40,9 @@ LAUNCH_RUN = """
 mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
   ... on RunConfigValidationInvalid { errors { message } } } }
+"""
+BACKFILLS = """
+{ partitionBackfillsOrError(limit: 10) { ... on PartitionBackfills { results { id status tags { key value } } } } }
 """
 REEXECUTE = """
 mutation($parent: String!) { launchRunReexecution(reexecutionParams: {parentRunId: $parent, strategy: FROM_FAILURE}) {
@@ -165,23 +169,49 @@ def test_a_backfill_with_a_bad_day_started_in_the_ui(dev: DagsterDev, instance: 
     ]
 
 
+def launch_job(dev: DagsterDev, job: str, tags: dict[str, str]) -> str:
+    """As the launchpad of a job does; gives the run's id."""
+    params = {
+        "selector": {"repositoryLocationName": "shop_pipeline", "repositoryName": "__repository__", "jobName": job},
+        "runConfigData": {},
+        "mode": "default",
+        "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in tags.items()]},
+    }
+    answer = dev.graphql(LAUNCH_RUN, params=params)["launchRun"]
+    assert answer["__typename"] == "LaunchRunSuccess", answer
+    return str(answer["run"]["runId"])
+
+
+def test_the_good_days_of_a_run_over_several_go_on_after_a_bad_one(dev: DagsterDev, instance: dg.DagsterInstance) -> None:
+    """C4, D12, E1: a daily run has its lookback in it; a bad day there does not keep the others from silver and gold."""
+    world = World(dev.folder, SparkResource(spark_config={}), instance)
+
+    def sold(day: str) -> int:
+        return int(world.query(f"SELECT orders FROM daily_sales WHERE order_date = '{day}'", "daily_sales")[0][0])
+
+    before = [sold(day) for day in ("2026-09-20", "2026-09-21")]
+    bad, late = (dev.folder / "landing" / "orders" / f"2026-09-{day}.csv" for day in (20, 21))
+    whole = bad.read_bytes()
+    bad.write_bytes(whole.replace(b"\r\n2", b"\r\nx2", 1))
+    late.write_bytes(late.read_bytes() + b"2999,C02,19.99,2026-09-21T20:30:00\r\n")
+    run_id = launch_job(dev, "till_pipeline", dict(zip(RANGE, ("2026-09-21", "2026-09-23"), strict=True)))
+    assert finish_run(dev, run_id)["status"] == "FAILURE"
+
+    def follow_up() -> str | None:
+        found = dev.graphql(BACKFILLS)["partitionBackfillsOrError"]["results"]
+        ids = [each["id"] for each in found if {"key": FOLLOWS, "value": run_id} in each["tags"]]
+        return ids[0] if ids else None
+
+    assert finish(dev, wait_until("the good days were handed on", follow_up, timeout=10)) == "COMPLETED_SUCCESS"
+    assert [sold(day) for day in ("2026-09-20", "2026-09-21")] == [before[0], before[1] + 1]
+    bad.write_bytes(whole)
+
+
 def test_recheck_days_is_started_with_a_run_date(dev: DagsterDev, instance: dg.DagsterInstance) -> None:
     """A9: the job with a run-date picker repeats the check from the UI and loads nothing."""
     world = World(dev.folder, SparkResource(spark_config={}), instance)
     version = world.version()
-    params = {
-        "selector": {
-            "repositoryLocationName": "shop_pipeline",
-            "repositoryName": "__repository__",
-            "jobName": "recheck_days",
-        },
-        "runConfigData": {},
-        "mode": "default",
-        "executionMetadata": {"tags": [{"key": "dagster/partition", "value": "2026-09-02"}]},
-    }
-    answer = dev.graphql(LAUNCH_RUN, params=params)["launchRun"]
-    assert answer["__typename"] == "LaunchRunSuccess", answer
-    run = finish_run(dev, answer["run"]["runId"])
+    run = finish_run(dev, launch_job(dev, "recheck_days", {"dagster/partition": "2026-09-02"}))
     assert run["status"] == "SUCCESS"
     assert any("ok 2026-09-01: 3 rows" in (event.get("message") or "") for event in run["eventConnection"]["events"])
     assert world.version() == version

@@ -1,20 +1,24 @@
 """The web shop's orders from a real Postgres server, over JDBC, into bronze and counts: C1 to C5, C7, D12, the family JDBC."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import psycopg
 import pytest
 
 from shop_pipeline.assets import shopflow
+from shop_pipeline.assets.day_events import PROGRESS, RETRIES
+from shop_pipeline.assets.follow_up import FOLLOWS
 from shop_pipeline.core import fault_points, per_day
 from shop_pipeline.core.contract_file import load_contract
 from shop_pipeline.core.days import BUSINESS_DATE
@@ -28,47 +32,13 @@ from shop_pipeline.core.postgres import Address
 from shop_pipeline.core.shopflow_sample import FIRST, LAST, fill, make_database, orders
 from shop_pipeline.core.sources import shopflow_postgres
 from shop_pipeline.core.sources.shopflow_postgres import ShopflowPostgres
-from shop_pipeline_tests.conftest import Shop, World, clean_environment
+from shop_pipeline.resources import LakeResource, ShopflowResource, of_a_run
+from shop_pipeline_tests.conftest import RANGE, Shop, World, clean_environment, failure_text, run_shop
+from shop_pipeline_tests.integration.conftest import Run
 
 CONTRACT = load_contract("shopflow_orders")
 DAY = date(2024, 1, 1)
 THREE = ["2024-01-01", "2024-01-02", "2024-01-03"]
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPostgres]:
-    """A server with the sample in it, from a package's binaries (no Docker, no root, a password), or from those that are named."""
-    named = os.environ.get("TEST_POSTGRES_BINARIES")
-    made = LocalPostgres(tmp_path_factory.mktemp("postgres"), Path(named) if named else packaged_binaries())
-    assert fill(make_database(made.start())).startswith("wrote 731 days, orders 1 to ")
-    yield made
-    made.remove()
-
-
-Run = Callable[..., list[tuple[Any, ...]]]
-
-
-@pytest.fixture
-def url(server: LocalPostgres, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A database of the test's own, a copy of the sample."""
-    assert server.url is not None
-    base, name = server.url.rsplit("/", 1)[0], f"t{abs(hash(request.node.nodeid))}"
-    with psycopg.connect(f"{base}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE shopflow")
-        yield f"{base}/{name}"
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-@pytest.fixture
-def run(url: str) -> Run:
-    """Run a statement in the test's database."""
-
-    def statement(text: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
-        with psycopg.connect(url, autocommit=True) as connection:
-            done = connection.execute(text, values)  # type: ignore[call-overload]
-            return done.fetchall() if done.description else []
-
-    return statement
 
 
 def daily(world: World, url: str) -> DailyLoad:
@@ -157,7 +127,7 @@ def test_the_server_is_asked_for_a_half_open_range_in_one_query(world: World, ur
     assert all(each.ok for each in load(world, url, *THREE))
     with (server.data / "log").open() as log:
         log.seek(before)
-        lines = [line for line in log if "FROM orders" in line]
+        lines = [line for line in log if 'FROM "orders"' in line]
     where = "order_ts >= TIMESTAMP '2024-01-01 00:00:00' AND order_ts < TIMESTAMP '2024-01-04 00:00:00'"
     assert lines
     assert all(where in line for line in lines)
@@ -270,6 +240,33 @@ def test_times_and_numbers_come_as_the_database_means_them(world: World, url: st
     # A quarter to three does not exist that day in Los Angeles; the shop's clock showed it all the same.
     times = bronze(world, f"min(strftime(order_ts, '%H:%M:%S')), min(paid_at) FROM {TABLE} WHERE hour(order_ts) = 2")
     assert times == [("02:30:00", "2024-03-10 06:00:00")]
+
+
+@pytest.mark.slow
+def test_times_stay_whatever_zones_the_machine_the_jvm_and_the_session_have(
+    url: str, run: Run, tmp_path: Path, world: World
+) -> None:
+    """C126, C141, C143: a JVM told to be elsewhere, in a zone that the server has never heard of; a session that prefers NTZ."""
+    run(
+        "UPDATE orders SET order_ts = '2024-03-10 02:30:00' WHERE order_id = (SELECT min(order_id) FROM orders "
+        "WHERE order_ts::date = '2024-03-10')"
+    )
+    with pytest.raises(psycopg.Error, match="TimeZone"):
+        run("SET TimeZone = 'AET'")
+    elsewhere = {"TZ": "America/Los_Angeles", "JAVA_TOOL_OPTIONS": "-Duser.timezone=AET", "SHOP_POSTGRES_URL": url}
+    (tmp_path / "elsewhere").mkdir()
+    ran = run_shop("load", "2024-03-10", "--source", "shopflow", folder=tmp_path / "elsewhere", **elsewhere)
+    assert ran.status == 0, ran.err
+    early = "SELECT order_ts::VARCHAR AS at FROM shopflow.orders_daily WHERE hour(order_ts) = 2"
+    answer = run_shop("sql", early, "--json", folder=tmp_path / "elsewhere", **elsewhere)
+    assert json.loads(answer.out) == [{"at": "2024-03-10 02:30:00"}], answer.err
+
+    session = world.spark.session(None)
+    session.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    (result,) = load(world, url, "2024-03-10")
+    assert result.ok, result.sentence
+    assert bronze(world, f"strftime(order_ts, '%d %H:%M') FROM {TABLE} WHERE hour(order_ts) = 2") == [("10 02:30",)]
 
 
 @pytest.mark.parametrize(
@@ -440,10 +437,83 @@ def test_what_is_typed_wrong(shop_without_spark: Shop, monkeypatch: pytest.Monke
     assert "pw" not in ran.err
 
 
+class TriedAgain(logging.Handler):
+    """Does something when a step says that it is to be tried again."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        super().__init__()
+        self.then, self.times = then, 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "tried again" in record.getMessage():
+            self.times += 1
+            self.then()
+
+
+def as_dagster_runs_it(world: World, url: str, *keys: str, seconds: float = 0.1) -> dg.ExecuteInProcessResult:
+    """The daily run: orders and their counts for a range of business dates."""
+    feed = shopflow.shopflow_feed(CONTRACT, dg.DailyPartitionsDefinition("2024-01-01"), seconds)
+    return dg.materialize(
+        [shopflow.orders_daily(feed), shopflow.orders_per_day(feed)],
+        instance=world.instance,
+        resources=of_a_run(world.spark, LakeResource(uri=world.lake.uri), world.files, world.clock, ShopflowResource.at(url)),
+        tags=dict(zip(RANGE, (keys[0], keys[-1]), strict=True)),
+        raise_on_error=False,
+    )
+
+
+@pytest.mark.slow
+def test_a_failure_that_passes_heals_before_anyone_is_called(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """C6: the server is away at first and back at the second retry; where it stays away, two retries and then a sentence."""
+    own = LocalPostgres(tmp_path_factory.mktemp("heals"), packaged_binaries())
+    url = own.start()
+    fill(make_database(url), date(2024, 1, 5))
+    own.stop()
+    handler = TriedAgain(lambda: own.start() if handler.times == RETRIES else None)
+    PROGRESS.addHandler(handler)
+    try:
+        assert as_dagster_runs_it(world, url, *THREE).success
+        assert handler.times == RETRIES == 2
+        assert counts(world)[0][:2] == (DAY, 50)
+        own.stop()
+        handler.then = lambda: None
+        result = as_dagster_runs_it(world, url, *THREE)
+        assert handler.times == 2 * RETRIES
+        assert "cannot be read" in failure_text(result)
+        assert "nothing was written" in failure_text(result)
+        assert counts(world)[0][:2] == (DAY, 50)
+    finally:
+        PROGRESS.removeHandler(handler)
+        own.remove()
+
+
+def test_a_daily_run_takes_what_has_changed_in_its_lookback_and_nothing_else(world: World, url: str, run: Run) -> None:
+    """D12, C4: the range of a daily run. Where a day of it is refused, the good ones are handed on and it is not."""
+    assert as_dagster_runs_it(world, url, *THREE).success
+    as_of = f'SELECT order_date, data_as_of FROM "{per_day.TABLE}" ORDER BY 1'
+    stood = world.query(as_of, per_day.TABLE)
+    run(
+        "UPDATE orders SET status = 'delivered' WHERE order_id = (SELECT min(order_id) FROM orders "
+        "WHERE order_ts::date = '2024-01-02' AND status <> 'delivered')"
+    )
+    assert as_dagster_runs_it(world, url, *THREE).success
+    assert counts(world) == [(DAY, 50, 36), (date(2024, 1, 2), 55, 41), (date(2024, 1, 3), 53, 38)]
+    assert [now == then for now, then in zip(world.query(as_of, per_day.TABLE), stood, strict=True)] == [True, False, True]
+
+    run("DELETE FROM orders WHERE order_ts::date = '2024-01-02'")
+    result = as_dagster_runs_it(world, url, *THREE)
+    assert not result.success
+    (handed_on,) = world.instance.get_backfills()
+    assert handed_on.tags[FOLLOWS] == result.run_id
+    assert handed_on.asset_backfill_data is not None
+    (asset,) = handed_on.asset_selection or []
+    assert asset == dg.AssetKey(["shopflow", "orders_per_day"])
+    subset = handed_on.asset_backfill_data.target_subset.partitions_subsets_by_asset_key[asset]
+    assert sorted(subset.get_partition_keys()) == [THREE[0], THREE[2]]
+
+
 def test_a_run_without_a_date_fails_at_once(world: World) -> None:
     """C7."""
-    import dagster as dg
-
     feed = shopflow.shopflow_feed(CONTRACT, dg.DailyPartitionsDefinition("2024-01-01"))
     result = dg.materialize([shopflow.orders_daily(feed)], instance=world.instance, resources=world.resources, raise_on_error=False)
     assert not result.success

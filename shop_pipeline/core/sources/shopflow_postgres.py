@@ -1,4 +1,4 @@
-"""The web shop's orders in Postgres, by day of `order_ts`.
+"""A table in Postgres, by day of the time that its contract has first: the web shop's orders, by `order_ts`.
 
 Everything that a load reads is one snapshot of the database: the connection that opens the days exports it, and Spark's JDBC
 connections read in it. So the rows that are judged are the rows that are written, whatever the shop does meanwhile. Both engines
@@ -24,11 +24,10 @@ from shop_pipeline.core import duck
 from shop_pipeline.core.contract import Contract, NewColumns
 from shop_pipeline.core.days import contiguous_ranges
 from shop_pipeline.core.duck import identifier
-from shop_pipeline.core.errors import ShopError, SourceRefused
+from shop_pipeline.core.errors import SettingError, ShopError, SourceRefused
 from shop_pipeline.core.postgres import Address
 from shop_pipeline.core.sources import Drift, Record, Split
 
-TABLE, TIME = "orders", "order_ts"
 FETCH_SIZE = 10_000
 # From so many bytes of text on, Spark reads in several queries at once, each a part of the time.
 BIG = 32 * 1024 * 1024
@@ -40,7 +39,7 @@ _LITERAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class ShopflowPostgres:
-    """A database as a source under a contract; holds no connection."""
+    """A database's table as a source under a contract (its `physical_name`); holds no connection."""
 
     address: Address
     contract: Contract
@@ -54,7 +53,10 @@ class ShopflowPostgres:
 
         Raises:
             SourceUnavailable, SourceRefused: the database could not be read.
+            SettingError: the contract has no time.
         """
+        if self.contract.event_time is None:
+            raise SettingError(f"{self.contract.origin} has no TIMESTAMP column: by the first of them a row belongs to a day.")
         opened = OpenShopflow(self.address, self.contract, tuple(sorted(days)))
         try:
             opened.take()
@@ -66,7 +68,7 @@ class ShopflowPostgres:
 
 @dataclass
 class OpenShopflow:
-    """Some days of the orders, as they stood at one moment; see OpenSource."""
+    """Some days of the table, as they stood at one moment; see OpenSource."""
 
     address: Address
     contract: Contract
@@ -76,6 +78,9 @@ class OpenShopflow:
     noun: str = "source"
 
     def __post_init__(self) -> None:
+        self._table = self.contract.physical_name
+        self._quoted = ".".join(identifier(part) for part in self._table.split("."))
+        self._time = self.contract.event_time.name if self.contract.event_time else ""
         self._folder = Path(tempfile.mkdtemp(prefix="shop-"))
         self._copy = self._folder / "rows.csv"
         self._connection: psycopg.Connection | None = None
@@ -91,7 +96,7 @@ class OpenShopflow:
                 connection.execute(
                     "SELECT attname, atttypid::regtype::text FROM pg_attribute "
                     "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-                    [TABLE],
+                    [self._quoted],
                 ).fetchall()
             )
             self._look_at_columns()
@@ -105,16 +110,20 @@ class OpenShopflow:
 
     def _look_at_columns(self) -> None:
         if not self._columns:
-            raise SourceRefused(f"{self.address} has no table {TABLE}: look at SHOP_POSTGRES_URL, or run `shop sample shopflow`.")
+            raise SourceRefused(
+                f"{self.address} has no table {self._table}: look at SHOP_POSTGRES_URL, or run `shop sample shopflow`."
+            )
         names = self.contract.names
         lacking = [name for name in names if name not in self._columns]
         surplus = [name for name in self._columns if name not in names]
         odd = [name for name in surplus if not _LITERAL.fullmatch(name) or name != name.lower()]
         why = None
         if lacking:
-            why = f"the table {TABLE} of {self.address} lacks {', '.join(lacking)}. Bring the column back"
+            why = f"the table {self._table} of {self.address} lacks {', '.join(lacking)}. Bring the column back"
         elif surplus and self.contract.new_columns is NewColumns.FAIL:
-            why = f"the table {TABLE} of {self.address} has the unknown {', '.join(surplus)}. Add it to {self.contract.origin}"
+            why = (
+                f"the table {self._table} of {self.address} has the unknown {', '.join(surplus)}. Add it to {self.contract.origin}"
+            )
         elif odd and self.contract.new_columns is NewColumns.ADD:
             why = f"the new column {odd[0]!r} of {self.address} cannot be named so here. Rename it"
         if why is not None:
@@ -135,17 +144,17 @@ class OpenShopflow:
     def _where(self) -> str:
         """The days, as half-open ranges of time: an index can be used."""
         return " OR ".join(
-            f"({TIME} >= TIMESTAMP '{first} 00:00:00' AND {TIME} < TIMESTAMP '{last + timedelta(days=1)} 00:00:00')"
+            f"({self._time} >= TIMESTAMP '{first} 00:00:00' AND {self._time} < TIMESTAMP '{last + timedelta(days=1)} 00:00:00')"
             for first, last in contiguous_ranges(self.days)
         )
 
     def _select(self) -> str:
         texts = ", ".join(text for _, text in self._texts())
-        return f"SELECT {texts}, {self._day()}::text FROM {TABLE} WHERE {self._where()}"
+        return f"SELECT {texts}, {self._day()}::text FROM {self._quoted} WHERE {self._where()}"
 
     def _day(self) -> str:
-        instant = self._columns[TIME] == "timestamp with time zone"
-        return f"({TIME} AT TIME ZONE 'UTC')::date" if instant else f"{TIME}::date"
+        instant = self._columns[self._time] == "timestamp with time zone"
+        return f"({self._time} AT TIME ZONE 'UTC')::date" if instant else f"{self._time}::date"
 
     def close(self) -> None:
         """End the snapshot and delete the copy."""
@@ -165,7 +174,7 @@ class OpenShopflow:
 
     def name(self, day: date) -> str:
         """The table and the day."""
-        return f"{TABLE} of {day} in {self.address.database} at {self.address.host}:{self.address.port}"
+        return f"{self._table} of {day} in {self.address.database} at {self.address.host}:{self.address.port}"
 
     def drift(self, day: date) -> Drift:
         """How the table's columns differ from the contract's: the same for all days."""
@@ -182,7 +191,8 @@ class OpenShopflow:
     def rows_in_spark(self, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """The rows by JDBC, in the snapshot: in one query, or in several at once where there are many."""
         wanted = ", ".join(f'{text} AS "{name}"' for name, text in self._texts())
-        table = f"(SELECT {wanted}, {self._day()} AS order_date, {TIME} AS _time FROM {TABLE} WHERE {self._where()}) AS rows"
+        wanted += f", {self._day()} AS order_date, {self._time} AS _time"
+        table = f"(SELECT {wanted} FROM {self._quoted} WHERE {self._where()}) AS rows"
         properties = {
             **self.address.credentials,
             "driver": "org.postgresql.Driver",
@@ -224,7 +234,7 @@ class OpenShopflow:
     def with_seq(self, rows: DataFrame, splits: Sequence[Split]) -> DataFrame:
         """`rows` with `_source_seq`: the key, by which the table has each row once."""
         key = F.lpad(F.col(self.contract.key), 10, "0")
-        return rows.withColumn("_source_seq", F.concat(F.lit(f"{TABLE}#"), F.coalesce(key, F.lit(""))))
+        return rows.withColumn("_source_seq", F.concat(F.lit(f"{self._table}#"), F.coalesce(key, F.lit(""))))
 
     def rows_in_duckdb(self, con: duckdb.DuckDBPyConnection, days: Sequence[date]) -> str:
         """The same rows, from the copy."""
