@@ -121,7 +121,7 @@ def report(
         # A check that is run alone changes nothing, so that running it again would say the same.
         failure = _failure(bad, len(outcomes), subject, may_retry=materialize)
         if materialize and not (failure.allow_retries and context.retry_number < RETRIES):
-            hand_on(context, asset, [outcome.key for outcome in outcomes if outcome.ok])
+            hand_on(context, asset, [outcome.key for outcome in outcomes if outcome.ok], context.resources.clock.now)
         raise failure
     for name in sorted(selected):
         yield dg.Output(None, output_name=f"{asset.to_python_identifier()}_{name}")

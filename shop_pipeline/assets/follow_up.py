@@ -4,7 +4,8 @@ A step that fails keeps everything downstream of it in its run from running, for
 launches those by itself; for a range in one run (a daily run with its lookback, a range chosen in the UI) the step asks for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 
 import dagster as dg
 
@@ -16,7 +17,7 @@ FOLLOWS = "shop/follows"
 _BACKFILL = "dagster/backfill"
 
 
-def hand_on(context: dg.AssetExecutionContext, asset: dg.AssetKey, keys: Sequence[str]) -> None:
+def hand_on(context: dg.AssetExecutionContext, asset: dg.AssetKey, keys: Sequence[str], clock: Callable[[], datetime]) -> None:
     """Have the daemon make what this run was to make of `asset` after this step, of these of its partitions."""
     layer = context.job_def.asset_layer
     downstream = dg.AssetSelection.assets(asset).downstream(include_self=False).resolve(layer.asset_graph)
@@ -28,7 +29,7 @@ def hand_on(context: dg.AssetExecutionContext, asset: dg.AssetKey, keys: Sequenc
         asset_graph=layer.asset_graph,
         partition_names=list(keys),
         asset_selection=waiting,
-        backfill_timestamp=context.resources.clock.now().timestamp(),
+        backfill_timestamp=clock().timestamp(),
         tags={FOLLOWS: context.run.run_id},
         dynamic_partitions_store=context.instance,
         all_partitions=False,
