@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import date
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from shop_pipeline.automation.local_runs import DayReport, LocalRuns
     from shop_pipeline.core.lake import Lake
     from shop_pipeline.core.local_postgres import LocalPostgres
+    from shop_pipeline.core.plan import PlannedDay
+    from shop_pipeline.core.reprocess import Reprocess
     from shop_pipeline.settings import Settings
 
 FAILED, WRONG, STOPPED = 1, 2, 130
@@ -144,23 +147,79 @@ def backfill(
         int, typer.Option("--days-per-run", min=1, help="How many days one Spark job and one commit load.")
     ] = DAYS_PER_RUN,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the run dates and days, and do nothing.")] = False,
+    reprocess: Annotated[
+        str,
+        typer.Option(
+            "--reprocess",
+            metavar="none|failed|completed|changed",
+            help="Which of them: those never tried; these and the failed; all; those whose source is not what was loaded.",
+        ),
+    ] = "completed",
+    max_active_runs: Annotated[
+        int, typer.Option("--max-active-runs", min=1, help="Never more runs of this backfill at once (it starts one at a time).")
+    ] = 1,
     source: Source = TILL,
 ) -> None:
     """Run a source's whole pipeline for a range of run dates; a bad day stops neither the others nor what they feed."""
+    from shop_pipeline.core.reprocess import Reprocess
+
     keys = _keys(first, last)
+    mode = Reprocess(_choice("--reprocess", reprocess, [each.value for each in Reprocess], reprocess))
     shop = _Shop(source, create=not dry_run)
     shop.check_keys(keys)
+    keys = shop.not_busy(shop.chosen(mode, keys))
     if dry_run:
         for key in keys:
             print(f"run {key} loads {shop.rule.day(key)}")
         return
-    shop.check_machine()
-    failed = shop.run_pipeline(keys, days_per_run)
+    if keys:
+        shop.check_machine()
+    failed = shop.run_pipeline(keys, days_per_run) if keys else {}
     _print_failed(failed)
     days, rows = _days_and_rows(shop.lake, shop.pipeline.feed.contract.table)
     print(f"ran {len(keys)} runs, {len(failed)} failed; {shop.table} has {days} days, {rows} orders")
     if failed:
         raise typer.Exit(FAILED)
+
+
+@app.command()
+def plan(
+    first: Annotated[str, typer.Argument(metavar="FIRST", help="The first run date.")],
+    last: Annotated[str, typer.Argument(metavar="LAST", help="The last run date, included.")],
+    figures: Annotated[bool, typer.Option("--figures", help="Print the daily figures that would change, alone.")] = False,
+    as_json: AsJson = False,
+    source: Source = TILL,
+) -> None:
+    """Tell what a backfill would do, day by day, and which daily figures it would change. Writes nothing and needs no Java."""
+    from shop_pipeline.core.plan import plan as look
+
+    keys = _keys(first, last)
+    shop = _Shop(source, create=False)
+    shop.check_keys(keys)
+    pipeline = shop.pipeline
+    planned = look(shop.lake, pipeline.source, pipeline.feed.contract, shop.rule, pipeline.figures, keys)
+    if not figures:
+        columns = ["run_date", "day", "state", "added", "removed", "changed", "reasons"]
+        rows = [
+            [
+                day.key,
+                day.day,
+                day.state.value,
+                *(day.added, day.removed, day.changed),
+                list(day.reasons) if as_json else _cut(" ".join(day.reasons), as_json),
+            ]
+            for day in planned.days
+        ]
+        _print_rows(columns, rows, as_json)
+    if figures or not as_json:
+        names = list(pipeline.figures.measures)
+        columns = ["order_date", *(f"{name}_{when}" for name in names for when in ("before", "after"))]
+        changes = [[each.day, *(side[name] for name in names for side in (each.before, each.after))] for each in planned.effects]
+        if not figures:
+            table = pipeline.figures.table.replace("/", ".")
+            print(f"{len(planned.days)} days, {_states(planned.days)}; {len(changes)} days of {table} would change")
+        if changes or figures:
+            _print_rows(columns, changes, as_json)
 
 
 @app.command()
@@ -391,6 +450,33 @@ class _Shop:
                 lag = " A run date is the day after the day it loads." if self.rule.lag_days else ""
                 raise WrongDate(f"{key} is not a {name} of {self.table}: they go from {first} ({setting}) to {last}.{lag}")
 
+    def chosen(self, mode: "Reprocess", keys: Sequence[str]) -> list[str]:
+        """Those of these keys that a backfill of this mode runs."""
+        from shop_pipeline.core.reprocess import Reprocess, choose
+
+        if mode is Reprocess.CHANGED:
+            self.check_source()
+        contract = self.pipeline.feed.contract
+        made = [key.to_user_string() for asset in self.pipeline.made for key in asset.keys]
+        days = [self.rule.day(key) for key in keys]
+        source = self.pipeline.source if mode is Reprocess.CHANGED else None
+        return [self.rule.key(day) for day in choose(mode, self.lake, source, contract, made, days)]
+
+    def not_busy(self, keys: Sequence[str]) -> list[str]:
+        """Those of these keys that no run is about to load or loading."""
+        from shop_pipeline.automation.local_runs import busy_keys, open_instance
+        from shop_pipeline.settings import prepare_dagster_home
+
+        if not (self.settings.dagster_home / "dagster.yaml").is_file():
+            # No run ever was.
+            return list(keys)
+        prepare_dagster_home(self.settings)
+        busy = busy_keys(open_instance(self.settings.dagster_home), self.pipeline.feed.asset, [self.pipeline.job])
+        for key in keys:
+            if key in busy:
+                _tell(f"{self.rule.key_name} {key} (day {self.rule.day(key)}) is left alone: run {busy[key]} has it")
+        return [key for key in keys if key not in busy]
+
     def run_pipeline(self, keys: Sequence[str], days_per_run: int) -> dict[str, str]:
         """Run the pipeline for these keys; gives the failed ones, each with its sentence."""
         failed: dict[str, str] = {}
@@ -416,6 +502,12 @@ class _Shop:
         """Raises SettingError when Spark cannot start here, or it is not set where the source is."""
         self.check_source()
         self._definitions.spark.check_machine()
+
+
+def _states(days: "Sequence[PlannedDay]") -> str:
+    """How many days there are of each state that there is."""
+    counts = Counter(day.state.value for day in days)
+    return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
 def _failed(reports: "Sequence[DayReport]") -> dict[str, str]:
@@ -512,6 +604,8 @@ def _json_value(value: object) -> object:
         return str(value)
     if isinstance(value, date):
         return value.isoformat()
+    if isinstance(value, list):
+        return [_json_value(each) for each in value]
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 

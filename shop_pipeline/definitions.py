@@ -47,9 +47,25 @@ shopflow_database = ShopflowResource.at(settings.database)
 resources = of_a_run(spark, lake, till_files, ClockResource(), shopflow_database)
 
 pipelines = {
-    "till": Pipeline(till_feed, orders_daily, (silver_orders, daily_sales), recheck_days, till_files, "SHOP_FIRST_RUN_DATE"),
+    "till": Pipeline(
+        till_feed,
+        orders_daily,
+        (silver_orders, daily_sales),
+        recheck_days,
+        till_files,
+        "SHOP_FIRST_RUN_DATE",
+        "till_pipeline",
+        till.FIGURES,
+    ),
     "shopflow": Pipeline(
-        shopflow_feed, shopflow_orders, (orders_per_day,), recheck_shopflow_days, shopflow_database, "SHOPFLOW_FIRST_DAY"
+        shopflow_feed,
+        shopflow_orders,
+        (orders_per_day,),
+        recheck_shopflow_days,
+        shopflow_database,
+        "SHOPFLOW_FIRST_DAY",
+        "shopflow_pipeline",
+        shopflow.FIGURES,
     ),
 }
 

@@ -10,6 +10,7 @@ from shop_pipeline.automation.schedules import daily_job, daily_schedule
 from shop_pipeline.checks.freshness import freshness_check
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import BUSINESS_DATE
+from shop_pipeline.core.plan import Figures
 from shop_pipeline.partitions import business_dates
 from shop_pipeline.resources import ShopflowResource
 
@@ -28,4 +29,5 @@ def returns_pipeline(contract: Contract, database: ShopflowResource, today: date
         schedules=[daily_schedule("returns_daily", job, feed, hour=7, timezone="UTC")],
         executor=dg.in_process_executor,
     )
-    return Pipeline(feed, returns, (), recheck, database, "SHOPFLOW_FIRST_DAY"), told
+    figures = Figures(contract.table, {"returns": "count(*)"}, each_order_once=False)
+    return Pipeline(feed, returns, (), recheck, database, "SHOPFLOW_FIRST_DAY", "returns_pipeline", figures), told

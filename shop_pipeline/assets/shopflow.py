@@ -12,9 +12,15 @@ from shop_pipeline.core import per_day
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import BUSINESS_DATE
 from shop_pipeline.core.lake import Lake
+from shop_pipeline.core.plan import Figures
 from shop_pipeline.resources import ClockResource, SparkResource
 
 GROUP = "shopflow"
+FIGURES = Figures(
+    per_day.TABLE,
+    {"orders": "count(*)", "delivered": f"count(*) FILTER (WHERE status = '{per_day.DELIVERED}')"},
+    each_order_once=False,
+)
 OWNERS = ["team:shop"]
 
 

@@ -12,9 +12,11 @@ from shop_pipeline.core import gold, lateness, restatements, silver, silver_chan
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import RUN_DATE
 from shop_pipeline.core.lake import Lake
+from shop_pipeline.core.plan import Figures
 from shop_pipeline.resources import ClockResource, SparkResource
 
 GROUP = "till"
+FIGURES = Figures("daily_sales", {"orders": "count(*)", "revenue": "sum(amount)"}, each_order_once=True)
 OWNERS = ["team:shop"]
 _OWN_COLUMNS = {
     "order_date": "The day of the order itself, whichever file brought it.",

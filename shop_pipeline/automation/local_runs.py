@@ -1,7 +1,7 @@
 """Runs of the definitions in this process, recorded in the Dagster instance, so that the UI shows what `shop` did."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -12,13 +12,15 @@ from filelock import FileLock
 
 from shop_pipeline.assets.daily_load import CHECK
 from shop_pipeline.assets.day_events import BY_PARTITION
-from shop_pipeline.core.days import contiguous_ranges
+from shop_pipeline.automation.run_launcher import has_died
+from shop_pipeline.core.days import contiguous_ranges, dates_between, parse_date
 from shop_pipeline.core.errors import ShopError
 from shop_pipeline.core.run_locks import Life, RunLocks
 
 # Dagster's own lines about each step go to the event log; the terminal gets ours.
 QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 INTERRUPTED = "UNEXPECTED_TERMINATION"
+PARTITION = "dagster/partition"
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
@@ -44,6 +46,35 @@ def close_dead_runs(instance: dg.DagsterInstance) -> list[str]:
         if locks.life(run_id) is not Life.ALIVE:
             locks.forget(run_id)
     return closed
+
+
+ACTIVE = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def busy_keys(instance: dg.DagsterInstance, asset: dg.AssetKey, jobs: Collection[str]) -> dict[str, str]:
+    """The partitions of an asset that a run is about to load, or loading, each with that run's id. A dead one loads nothing.
+
+    Args:
+        jobs: those that load the asset, whichever assets their runs select.
+    """
+    locks, busy = RunLocks.of(instance.root_directory), {}
+    for run in instance.get_runs(filters=dg.RunsFilter(statuses=ACTIVE)):
+        loads = asset in run.asset_selection if run.asset_selection else run.job_name in jobs
+        if not loads or has_died(locks, run.run_id):
+            continue
+        tags = run.tags
+        first = tags.get(PARTITION) or tags.get(RANGE_START)
+        last = tags.get(PARTITION) or tags.get(RANGE_END)
+        if first and last:
+            for day in dates_between(parse_date(first), parse_date(last)):
+                busy[day.isoformat()] = run.run_id
+    return busy
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import dagster as dg
 
 from shop_pipeline.assets.daily_load import Feed
 from shop_pipeline.core.contract import Contract
+from shop_pipeline.core.plan import Figures
 from shop_pipeline.core.sources import Source
 
 
@@ -28,6 +29,8 @@ class Pipeline:
     recheck: dg.JobDefinition
     resource: GivesSource
     first_setting: str
+    job: str
+    figures: Figures
 
     @property
     def source(self) -> Source:

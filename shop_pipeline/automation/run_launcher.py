@@ -17,6 +17,12 @@ from shop_pipeline.core.run_locks import Life, RunLocks
 START_SECONDS = 180
 
 
+def has_died(locks: RunLocks, run_id: str) -> bool:
+    """Whether the process of a run that this machine launched is gone, or never came to its first step."""
+    life = locks.life(run_id)
+    return life is Life.DEAD or (life is Life.EXPECTED and time.time() - locks.launched_at(run_id) > START_SECONDS)
+
+
 class LocalRunLauncher(dg.DefaultRunLauncher):
     """Launches runs through the code server, and can tell a dead one by its kernel lock."""
 
@@ -32,9 +38,7 @@ class LocalRunLauncher(dg.DefaultRunLauncher):
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
         """Whether a started run's process lives. One of another machine is never called dead."""
-        life = self._locks.life(run.run_id)
-        late = life is Life.EXPECTED and time.time() - self._locks.launched_at(run.run_id) > START_SECONDS
-        if life is Life.DEAD or late:
+        if has_died(self._locks, run.run_id):
             return CheckRunHealthResult(WorkerStatus.FAILED, "its process has died")
         return CheckRunHealthResult(WorkerStatus.RUNNING)
 

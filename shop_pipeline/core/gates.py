@@ -10,7 +10,7 @@ from shop_pipeline.core.contract import Action, Contract, Volume
 from shop_pipeline.core.outcome import CheckResult
 from shop_pipeline.core.sources import Drift, OpenSource
 from shop_pipeline.core.verify import Comparison
-from shop_pipeline.core.volume import Judgement, gate_sentence, median
+from shop_pipeline.core.volume import Judgement, gate_sentence, judge, median
 
 VOLUME, NULL_RATE, KEY_UNIQUENESS, VALUE_DISTRIBUTION = "volume", "null_rate", "key_uniqueness", "value_distribution"
 
@@ -43,6 +43,20 @@ def log_line(contract: Contract, reading: Reading) -> str:
 def refuses(band: Volume, judgement: Judgement) -> bool:
     """Whether a volume keeps the day out. A day without rows is for the contract's rule about empty days."""
     return band.action is Action.FAIL and judgement.rows > 0 and not judgement.inside
+
+
+def judge_volumes(band: Volume | None, known: Mapping[date, int], rows: Mapping[date, int]) -> dict[date, Judgement | None]:
+    """The volume of each of some days (by their rows) against `known` days before it, and those among them that are accepted."""
+    if band is None:
+        return dict.fromkeys(rows)
+    accepted = dict(known)
+    found: dict[date, Judgement | None] = {}
+    for day in sorted(rows):
+        judgement = found[day] = judge(rows[day], accepted, day, band)
+        # A day that is refused for it keeps its earlier rows, and its place in the baseline with them.
+        if not refuses(band, judgement):
+            accepted[day] = rows[day]
+    return found
 
 
 def refusal(

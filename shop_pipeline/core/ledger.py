@@ -43,6 +43,7 @@ COLUMNS = (
     ("retries", "BIGINT"),
     ("upstream_id", "STRING"),
     ("upstream_version", "BIGINT"),
+    ("source_fingerprint", "STRING"),
 )
 _ARROW = {
     "STRING": pa.string(),
@@ -61,6 +62,7 @@ class Entry:
     `row_count` counts the day's rows in the table. As JSON: `broken`, the rows that broke each rule; `drift`, how the source's
     columns differed from the contract's; `profile`, the share (percent) of each column's commonest value. `retries` counts how
     often others' commits made this one start over. `upstream_id` and `upstream_version` say what a merge or a recomputation read.
+    `source_fingerprint` is the content that an attempt looked at, refused or not (see Source.fingerprints).
     """
 
     run_id: str
@@ -86,6 +88,7 @@ class Entry:
     retries: int | None = None
     upstream_id: str | None = None
     upstream_version: int | None = None
+    source_fingerprint: str | None = None
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,7 @@ class DailyLoad:
             except (SourceUnavailable, SourceRefused) as problem:
                 return [attempt.not_opened(self.rule.day(key), str(problem)) for key in keys]
             with closing(source) as opened:
+                attempt.fingerprints = opened.fingerprints([day for day in days if day not in opened.refused])
                 checked = compare(self.lake, self.table, self.contract, opened, days, scratch=Path(scratch))
                 attempt.version, attempt.table_identity = checked.version, checked.table_id
                 results = attempt.results(opened, checked, days)
@@ -137,6 +138,7 @@ class _Attempt:
     retries: int = 0
     may_have_written: bool = False
     table_identity: str | None = None
+    fingerprints: Mapping[date, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.started_at = self.clock()
@@ -230,6 +232,7 @@ class _Attempt:
             broken=json.dumps({rule.name: rows for rule, rows in result.broken}) if result.broken else None,
             drift=json.dumps(_drift_as_json(result)) if result.drift else None,
             profile=json.dumps(dict(result.profile)) if result.profile else None,
+            source_fingerprint=result.source_fingerprint,
             problem=None if result.ok else result.sentence,
             delta_version=result.version,
             duration=result.duration,
@@ -243,18 +246,8 @@ class _Attempt:
 
     def judgements(self, rows: Mapping[date, int]) -> dict[date, volume.Judgement | None]:
         """The volume of each of these days against the days before it, those of this batch included."""
-        band = self.daily.contract.volume
-        if band is None:
-            return dict.fromkeys(rows)
         known = {day: entry.row_count or 0 for day, entry in self.history.items()}
-        found: dict[date, volume.Judgement | None] = {}
-        for day in sorted(rows):
-            judgement = volume.judge(rows[day], known, day, band)
-            found[day] = judgement
-            # A day that is refused for it keeps its earlier rows, and its place in the baseline with them.
-            if not gates.refuses(band, judgement):
-                known[day] = rows[day]
-        return found
+        return gates.judge_volumes(self.daily.contract.volume, known, rows)
 
     def results(self, opened: OpenSource, checked: Checked, days: Sequence[date]) -> dict[date, DayResult]:
         """The results of days that were compared with their source, or could not be."""
@@ -336,6 +329,7 @@ class _Attempt:
             checks=checks,
             profile={name: round(share, 2) for name, (_, share) in seen.top.items()},
             log_line=gates.log_line(contract, reading),
+            source_fingerprint=self.fingerprints.get(day, reading.fingerprint),
         )
 
 
@@ -384,6 +378,7 @@ class _Loading:
             sentence = f"{day} was not loaded: {why} and {self._again(day)}."
             self.results[day] = self._refused(day, sentence, status=status, why="the day has no readable source")
         there = self._open_days()
+        self.attempt.fingerprints = self.opened.fingerprints(there) if there else {}
         self.readings = read_by_duckdb(self.attempt.con, self.contract, self.opened, there) if there else {}
         self._judge()
         reached(Point.AFTER_JUDGING)
@@ -527,6 +522,7 @@ class _Loading:
             broken=_broken(self.contract, reading) if reading else (),
             checks=gates.not_judged(self.contract, day, why, judgement),
             log_line=gates.log_line(self.contract, reading) if reading else None,
+            source_fingerprint=self.attempt.fingerprints.get(day, reading.fingerprint) if reading else None,
         )
 
 

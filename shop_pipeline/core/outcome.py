@@ -64,6 +64,7 @@ class DayResult:
     checks: tuple[CheckResult, ...] = ()
     profile: Mapping[str, float] = field(default_factory=dict)
     log_line: str | None = None
+    source_fingerprint: str | None = None
 
     @property
     def ok(self) -> bool:

@@ -95,6 +95,9 @@ class OpenSource(Protocol):
     def changed(self, days: Sequence[date]) -> Mapping[date, str]:
         """Days whose source is no longer what was opened, each with the sentence that says so."""
 
+    def fingerprints(self, days: Sequence[date]) -> Mapping[date, str]:
+        """What stands for the content of these days, where the source can say so itself; see Source.fingerprints."""
+
 
 class Source(Protocol):
     """Opens the days of a source; holds no connection and no data."""
@@ -104,3 +107,12 @@ class Source(Protocol):
 
     def open(self, days: Sequence[date]) -> OpenSource:
         """Look at the source of these days."""
+
+    def missing(self, days: Sequence[date]) -> frozenset[date]:
+        """Those of these days that have no source yet."""
+
+    def fingerprints(self, days: Sequence[date]) -> Mapping[date, str]:
+        """What stands for the content of these days, as a load notes it (`<rows>:<hash>:<kind of hash>`).
+
+        Days without a readable source have none. Loads nothing, and takes no more of the source into memory than it must.
+        """

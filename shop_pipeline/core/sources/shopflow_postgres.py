@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -48,6 +49,26 @@ class ShopflowPostgres:
         """Not known before the days are read."""
         return None
 
+    def missing(self, days: Sequence[date]) -> frozenset[date]:
+        """None: a day without orders is an empty one."""
+        return frozenset()
+
+    def fingerprints(self, days: Sequence[date]) -> Mapping[date, str]:
+        """By one grouped query that the database answers.
+
+        Raises:
+            SourceUnavailable, SourceRefused, SettingError: as open does.
+        """
+        self._check_contract()
+        opened = OpenShopflow(self.address, self.contract, tuple(sorted(days)))
+        with closing(opened):
+            opened.look()
+            return {} if opened.refused else opened.fingerprints(days)
+
+    def _check_contract(self) -> None:
+        if self.contract.event_time is None:
+            raise SettingError(f"{self.contract.origin} has no TIMESTAMP column: by the first of them a row belongs to a day.")
+
     def open(self, days: Sequence[date]) -> "OpenShopflow":
         """Take a snapshot of the database and copy these days' rows out of it.
 
@@ -55,10 +76,10 @@ class ShopflowPostgres:
             SourceUnavailable, SourceRefused: the database could not be read.
             SettingError: the contract has no time.
         """
-        if self.contract.event_time is None:
-            raise SettingError(f"{self.contract.origin} has no TIMESTAMP column: by the first of them a row belongs to a day.")
+        self._check_contract()
         opened = OpenShopflow(self.address, self.contract, tuple(sorted(days)))
         try:
+            opened.look()
             opened.take()
         except BaseException:
             opened.close()
@@ -85,8 +106,8 @@ class OpenShopflow:
         self._copy = self._folder / "rows.csv"
         self._connection: psycopg.Connection | None = None
 
-    def take(self) -> None:
-        """Open the snapshot, look at the columns, and copy the rows to a file."""
+    def look(self) -> None:
+        """Open the snapshot and look at the columns."""
         connection = self._connection = self.address.open()
         with self.address.sentences():
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -99,9 +120,14 @@ class OpenShopflow:
                     [self._quoted],
                 ).fetchall()
             )
-            self._look_at_columns()
-            if self.refused:
-                return
+        self._look_at_columns()
+
+    def take(self) -> None:
+        """Copy the rows to a file."""
+        connection = self._open
+        if self.refused:
+            return
+        with self.address.sentences():
             # Composed of names that the database has, and of dates.
             copying = f"COPY ({self._select()}) TO STDOUT (FORMAT csv, NULL {duck.quoted(_NULL)})".encode()
             with self._copy.open("wb") as file, connection.cursor() as cursor, cursor.copy(copying) as copy:
@@ -271,6 +297,27 @@ class OpenShopflow:
             csv.writer(text, lineterminator="").writerow(values)
             found[number] = Record(number, f"{self.contract.key} {values[at]}", text.getvalue(), len(values))
         return found
+
+    def fingerprints(self, days: Sequence[date]) -> Mapping[date, str]:
+        """Count and sum of row hashes of each day, in the snapshot. A column beyond the contract's counts where it is filled."""
+        known, added = self._texts()[: len(self.contract.names)], self._texts()[len(self.contract.names) :]
+        parts = [f"coalesce({text}, chr(2))" for _, text in known]
+        # concat_ws passes over NULL: a column that came later changes nothing for the rows that lack it.
+        parts += [f"chr(30) || {duck.quoted(name)} || '=' || nullif({text}, '')" for name, text in added]
+        row = f"hashtextextended(concat_ws(chr(31), {', '.join(parts)}), 0)::numeric"
+        with self.address.sentences():
+            ((kind,),) = self._open.execute("SELECT hashtextextended('shop', 0)").fetchall()
+            # Composed of names that the database has, and of dates.
+            asked = f"SELECT {self._day()}, count(*), sum({row}) FROM {self._quoted} WHERE {self._where()} GROUP BY 1".encode()
+            found = {day: (rows, int(total)) for day, rows, total in self._open.execute(asked).fetchall()}
+        counts = {day: found.get(day, (0, 0)) for day in days}
+        return {day: f"{rows}:{total % 2**64:016x}:{kind % 2**16:04x}" for day, (rows, total) in counts.items()}
+
+    @property
+    def _open(self) -> psycopg.Connection:
+        if self._connection is None:
+            raise RuntimeError("the snapshot is not open")
+        return self._connection
 
     def changed(self, days: Sequence[date]) -> Mapping[date, str]:
         """None: a snapshot does not change."""

@@ -15,8 +15,9 @@ import duckdb
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from shop_pipeline.core.batch import read_by_duckdb
 from shop_pipeline.core.contract import Contract, NewColumns
-from shop_pipeline.core.duck import identifier, quoted
+from shop_pipeline.core.duck import connect, identifier, quoted
 from shop_pipeline.core.errors import DayRefused, ShopError
 from shop_pipeline.core.sources import Drift, Record, Split
 
@@ -77,6 +78,17 @@ class TillFiles:
             except DayRefused as problem:
                 refused[day] = str(problem)
         return OpenTillFiles(self.contract, files, refused, frozenset(missing), {d: self.path(d) for d in days})
+
+    def missing(self, days: Sequence[date]) -> frozenset[date]:
+        """The days without a file."""
+        return frozenset(day for day in days if not os.path.lexists(self.path(day)))
+
+    def fingerprints(self, days: Sequence[date]) -> Mapping[date, str]:
+        """By DuckDB's reading of the files; of those that cannot be read there is none."""
+        opened = self.open(days)
+        there = [day for day in days if day not in opened.refused]
+        readings = read_by_duckdb(connect(), self.contract, opened, there) if there else {}
+        return {day: reading.fingerprint for day, reading in readings.items()}
 
     def size(self, days: Sequence[date]) -> int:
         """The size of the files that are there, in bytes."""
@@ -306,6 +318,10 @@ class OpenTillFiles:
                 if len(found) == len(wanted):
                     break
         return found
+
+    def fingerprints(self, days: Sequence[date]) -> Mapping[date, str]:
+        """None: DuckDB's reading has them."""
+        return {}
 
     def changed(self, days: Sequence[date]) -> Mapping[date, str]:
         """Days whose file was replaced or written to since it was opened."""
