@@ -11,6 +11,7 @@ from shop_pipeline.assets.ledger import run_log
 from shop_pipeline.automation.maintenance import maintain_tables, maintenance_schedule
 from shop_pipeline.automation.pipelines import Pipeline
 from shop_pipeline.automation.schedules import daily_job, daily_schedule
+from shop_pipeline.automation.sensors import database_radar, till_file_sensor
 from shop_pipeline.checks.freshness import freshness_check
 from shop_pipeline.core.contract_file import load_contract
 from shop_pipeline.partitions import business_dates, run_dates
@@ -87,6 +88,11 @@ defs = dg.Definitions(
         daily_schedule("till_daily", till_pipeline, till_feed, hour=2, timezone=settings.timezone),
         daily_schedule("shopflow_daily", shopflow_pipeline, shopflow_feed, hour=6, timezone="UTC"),
         maintenance_schedule(settings.timezone),
+    ],
+    sensors=[
+        till_file_sensor(till_pipeline, till_feed, settings.zone),
+        till_file_sensor(till_pipeline, till_feed, settings.zone, name="till_correction_radar", corrections=True),
+        database_radar(shopflow_pipeline, shopflow_feed, name="shopflow_correction_radar"),
     ],
     resources=resources,
     # A run's steps share one Spark session.

@@ -36,6 +36,9 @@ def test_the_names_people_type(definitions: dg.Definitions) -> None:
     schedules = list(definitions.schedules or [])
     assert {schedule.name for schedule in schedules} == {"till_daily", "shopflow_daily", "maintain_tables_weekly"}
     assert all(schedule.default_status is dg.DefaultScheduleStatus.STOPPED for schedule in schedules)
+    sensors = list(definitions.sensors or [])
+    assert {sensor.name for sensor in sensors} == {"till_file_sensor", "till_correction_radar", "shopflow_correction_radar"}
+    assert all(sensor.default_status is dg.DefaultSensorStatus.STOPPED for sensor in sensors)
     checks = {key.to_user_string() for key in definitions.resolve_asset_graph().asset_check_keys}
     names = ("check_day", "volume", "null_rate", "key_uniqueness", "value_distribution", "freshness")
     assert checks == {

@@ -107,7 +107,7 @@ class DailyLoad:
             except (SourceUnavailable, SourceRefused) as problem:
                 return [attempt.not_opened(self.rule.day(key), str(problem)) for key in keys]
             with closing(source) as opened:
-                attempt.fingerprints = opened.fingerprints([day for day in days if day not in opened.refused])
+                attempt.fingerprints = opened.fingerprints(days)
                 checked = compare(self.lake, self.table, self.contract, opened, days, scratch=Path(scratch))
                 attempt.version, attempt.table_identity = checked.version, checked.table_id
                 results = attempt.results(opened, checked, days)
@@ -373,12 +373,12 @@ class _Loading:
         self._start_spark_early()
         reached(Point.BEFORE_READ)
         self.held = self.opened = self.daily.source.open(self.days)
+        self.attempt.fingerprints = self.opened.fingerprints(self.days)
         for day, why in self.opened.refused.items():
             status = Status.MISSING if day in self.opened.missing else Status.REFUSED
             sentence = f"{day} was not loaded: {why} and {self._again(day)}."
             self.results[day] = self._refused(day, sentence, status=status, why="the day has no readable source")
         there = self._open_days()
-        self.attempt.fingerprints = self.opened.fingerprints(there) if there else {}
         self.readings = read_by_duckdb(self.attempt.con, self.contract, self.opened, there) if there else {}
         self._judge()
         reached(Point.AFTER_JUDGING)
@@ -522,7 +522,7 @@ class _Loading:
             broken=_broken(self.contract, reading) if reading else (),
             checks=gates.not_judged(self.contract, day, why, judgement),
             log_line=gates.log_line(self.contract, reading) if reading else None,
-            source_fingerprint=self.attempt.fingerprints.get(day, reading.fingerprint) if reading else None,
+            source_fingerprint=self.attempt.fingerprints.get(day, reading.fingerprint if reading else None),
         )
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.lake import Lake, table_id
 from shop_pipeline.core.ledger import APPEND, LOAD, Entry, Ledger
-from shop_pipeline.core.sources import Source
+from shop_pipeline.core.sources import BYTES, Source
 
 
 class Reprocess(Enum):
@@ -74,6 +74,7 @@ def content(entry: Entry | None) -> str | None:
     return None if entry is None else entry.source_fingerprint or entry.fingerprint
 
 
-def same_kind(one: str, other: str) -> bool:
-    """Whether two contents were hashed alike, so that they can be compared."""
-    return one.rsplit(":", 1)[-1] == other.rsplit(":", 1)[-1]
+def comparable(one: str, other: str) -> bool:
+    """Whether two contents that differ are for sure not the same: hashed alike, or one of them could not be read as rows."""
+    kinds = {each.rsplit(":", 1)[-1] for each in (one, other)}
+    return len(kinds) == 1 or BYTES in kinds

@@ -10,6 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from shop_pipeline.core.errors import ShopError
 
+# The kind of hash of a content that could not be read as rows.
+BYTES = "bytes"
+
 
 @dataclass(frozen=True)
 class Record:
@@ -114,5 +117,5 @@ class Source(Protocol):
     def fingerprints(self, days: Sequence[date]) -> Mapping[date, str]:
         """What stands for the content of these days, as a load notes it (`<rows>:<hash>:<kind of hash>`).
 
-        Days without a readable source have none. Loads nothing, and takes no more of the source into memory than it must.
+        Days whose source cannot be read at all have none. Loads nothing, and takes no more of the source into memory than it must.
         """

@@ -63,7 +63,7 @@ class ShopflowPostgres:
         opened = OpenShopflow(self.address, self.contract, tuple(sorted(days)))
         with closing(opened):
             opened.look()
-            return {} if opened.refused else opened.fingerprints(days)
+            return opened.fingerprints(days)
 
     def _check_contract(self) -> None:
         if self.contract.event_time is None:
@@ -300,6 +300,8 @@ class OpenShopflow:
 
     def fingerprints(self, days: Sequence[date]) -> Mapping[date, str]:
         """Count and sum of row hashes of each day, in the snapshot. A column beyond the contract's counts where it is filled."""
+        if self.refused:
+            return {}
         known, added = self._texts()[: len(self.contract.names)], self._texts()[len(self.contract.names) :]
         parts = [f"coalesce({text}, chr(2))" for _, text in known]
         # concat_ws passes over NULL: a column that came later changes nothing for the rows that lack it.

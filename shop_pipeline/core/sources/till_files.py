@@ -2,6 +2,7 @@
 
 import codecs
 import csv
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +19,8 @@ from pyspark.sql import functions as F
 from shop_pipeline.core.batch import read_by_duckdb
 from shop_pipeline.core.contract import Contract, NewColumns
 from shop_pipeline.core.duck import connect, identifier, quoted
-from shop_pipeline.core.errors import DayRefused, ShopError
-from shop_pipeline.core.sources import Drift, Record, Split
+from shop_pipeline.core.errors import DayRefused, ShopError, SourceUnavailable
+from shop_pipeline.core.sources import BYTES, Drift, Record, Split
 
 CHUNK = 16 * 1024 * 1024
 # A quoted field that starts after a comma or line start and ends before one: what RFC 4180 allows, and nothing else.
@@ -41,6 +42,10 @@ _RESERVED = re.compile(
 )
 
 
+# What tells one state of a file from another without reading it: inode, size, time of last change in nanoseconds.
+Mark = tuple[int, int, int]
+
+
 @dataclass(frozen=True)
 class TillFile:
     """A day's file that can be read: its header in the file's order, and what the readers must know."""
@@ -50,7 +55,7 @@ class TillFile:
     header: tuple[str, ...]
     drift: Drift
     multiline: bool
-    seen: tuple[int, int, int]
+    seen: Mark
 
 
 @dataclass(frozen=True)
@@ -79,16 +84,48 @@ class TillFiles:
                 refused[day] = str(problem)
         return OpenTillFiles(self.contract, files, refused, frozenset(missing), {d: self.path(d) for d in days})
 
+    def listing(self) -> tuple[dict[date, Mark], list[str]]:
+        """The days that have a file, each with the file's mark, and what else lies there and is no day's file (hidden apart).
+
+        Raises:
+            SourceUnavailable: the folder is there and cannot be listed.
+        """
+        folder, marks, odd = self.landing / "orders", {}, []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    day = _day_of(entry.name)
+                    if day is not None:
+                        with suppress(FileNotFoundError):
+                            marks[day] = fingerprint_of_stat(entry.stat())
+                    elif not entry.name.startswith("."):
+                        odd.append(entry.name)
+        except FileNotFoundError:
+            return {}, []
+        except OSError as error:
+            raise SourceUnavailable(f"{shown(folder)} cannot be listed ({error.strerror}). Make it readable.") from None
+        return marks, sorted(odd)
+
+    def ends_with_a_line(self, day: date) -> bool:
+        """Whether the last line of a day's file has its end, as that of a file that is still written often has not."""
+        try:
+            with self.path(day).open("rb") as handle:
+                size = handle.seek(0, os.SEEK_END)
+                handle.seek(max(0, size - 1))
+                return handle.read(1) == b"\n"
+        except OSError:
+            return False
+
     def missing(self, days: Sequence[date]) -> frozenset[date]:
         """The days without a file."""
         return frozenset(day for day in days if not os.path.lexists(self.path(day)))
 
     def fingerprints(self, days: Sequence[date]) -> Mapping[date, str]:
-        """By DuckDB's reading of the files; of those that cannot be read there is none."""
+        """By DuckDB's reading of the files, or by their bytes where they cannot be read as orders."""
         opened = self.open(days)
         there = [day for day in days if day not in opened.refused]
         readings = read_by_duckdb(connect(), self.contract, opened, there) if there else {}
-        return {day: reading.fingerprint for day, reading in readings.items()}
+        return {**{day: each.fingerprint for day, each in readings.items()}, **opened.fingerprints(list(opened.refused))}
 
     def size(self, days: Sequence[date]) -> int:
         """The size of the files that are there, in bytes."""
@@ -320,8 +357,16 @@ class OpenTillFiles:
         return found
 
     def fingerprints(self, days: Sequence[date]) -> Mapping[date, str]:
-        """None: DuckDB's reading has them."""
-        return {}
+        """Of files that cannot be read as orders, by their bytes; of the others DuckDB's reading has them."""
+        found = {}
+        for day in days:
+            path = self.paths[day]
+            # A link may lead outside, and a pipe has no end.
+            if day in self.refused and path.is_file() and not path.is_symlink():
+                with suppress(OSError), path.open("rb") as handle:
+                    digest = hashlib.file_digest(handle, "sha256").hexdigest()[:16]
+                    found[day] = f"{handle.tell()}:{digest}:{BYTES}"
+        return found
 
     def changed(self, days: Sequence[date]) -> Mapping[date, str]:
         """Days whose file was replaced or written to since it was opened."""
@@ -337,8 +382,19 @@ class OpenTillFiles:
         return sentences
 
 
-def fingerprint_of_stat(stat: os.stat_result) -> tuple[int, int, int]:
-    """What tells one state of a file from another without reading it: inode, size, time of last change."""
+def _day_of(name: str) -> date | None:
+    """The day whose file has this name, None when it is no day's."""
+    if len(name) != len("2026-09-01.csv") or not name.endswith(".csv"):
+        return None
+    try:
+        day = date.fromisoformat(name[:-4])
+    except ValueError:
+        return None
+    return day if name == f"{day}.csv" else None
+
+
+def fingerprint_of_stat(stat: os.stat_result) -> Mark:
+    """The mark of a file."""
     return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
