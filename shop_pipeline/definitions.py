@@ -8,11 +8,13 @@ import dagster as dg
 from shop_pipeline.assets import shopflow, till
 from shop_pipeline.assets.daily_load import quarantine_asset, recheck_job
 from shop_pipeline.assets.ledger import run_log
+from shop_pipeline.automation.alerts import alerts
 from shop_pipeline.automation.maintenance import maintain_tables, maintenance_schedule
 from shop_pipeline.automation.pipelines import Pipeline
 from shop_pipeline.automation.schedules import daily_job, daily_schedule
 from shop_pipeline.automation.sensors import database_radar, till_file_sensor
 from shop_pipeline.checks.freshness import freshness_check
+from shop_pipeline.checks.missing import missing_check
 from shop_pipeline.core.contract_file import load_contract
 from shop_pipeline.partitions import business_dates, run_dates
 from shop_pipeline.resources import ClockResource, LakeResource, ShopflowResource, TillFilesResource, of_a_run, spark_resource
@@ -82,7 +84,12 @@ defs = dg.Definitions(
         orders_per_day,
         run_log([till_feed.asset, shopflow_feed.asset], till.GROUP, till.OWNERS),
     ],
-    asset_checks=[freshness_check(till_feed, settings.zone), freshness_check(shopflow_feed, settings.zone)],
+    asset_checks=[
+        freshness_check(till_feed, settings.zone),
+        missing_check(till_feed, "till", settings.zone),
+        freshness_check(shopflow_feed, settings.zone),
+        missing_check(shopflow_feed, "shopflow", settings.zone),
+    ],
     jobs=[till_pipeline, shopflow_pipeline, recheck_days, recheck_shopflow_days, maintain_tables],
     schedules=[
         daily_schedule("till_daily", till_pipeline, till_feed, hour=2, timezone=settings.timezone),
@@ -93,6 +100,12 @@ defs = dg.Definitions(
         till_file_sensor(till_pipeline, till_feed, settings.zone),
         till_file_sensor(till_pipeline, till_feed, settings.zone, name="till_correction_radar", corrections=True),
         database_radar(shopflow_pipeline, shopflow_feed, name="shopflow_correction_radar"),
+        alerts(
+            pipelines,
+            [url.get_secret_value() for url in settings.alert_urls],
+            {"till": ", ".join(till.OWNERS), "shopflow": ", ".join(shopflow.OWNERS)},
+            settings.zone,
+        ),
     ],
     resources=resources,
     # A run's steps share one Spark session.

@@ -188,6 +188,12 @@ def _reports(instance: dg.DagsterInstance, run_id: str, keys: Sequence[str]) -> 
     return [said.get(key) or failed.get(key) or DayReport(key, False, failure) for key in keys]
 
 
+def failure_of(instance: dg.DagsterInstance, run_id: str) -> str:
+    """Why a run failed, in the words of the step that did."""
+    said = _reports(instance, run_id, [""])[0].sentence
+    return " ".join(line.strip() for line in said.splitlines())
+
+
 def _message(error: Any) -> str:  # noqa: ANN401 - Dagster's SerializableErrorInfo
     """The first line of the innermost error."""
     while error is not None and error.cause is not None:

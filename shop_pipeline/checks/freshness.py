@@ -1,14 +1,15 @@
 """The check that a feed is on time."""
 
-from datetime import tzinfo
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, tzinfo
 from typing import Any
 
 import dagster as dg
 
 from shop_pipeline.assets.daily_load import Feed
 from shop_pipeline.core import freshness
-from shop_pipeline.core.lake import table_id
-from shop_pipeline.core.ledger import Ledger
+from shop_pipeline.core.lake import Lake, table_id
+from shop_pipeline.core.ledger import Ledger, Verdict
 from shop_pipeline.resources import ClockResource, LakeResource
 
 FRESHNESS = "freshness"
@@ -19,10 +20,7 @@ def freshness_check(feed: Feed, zone: tzinfo) -> dg.AssetChecksDefinition:
 
     It belongs to the feed and not to a partition: what is run, an old day or a new one, does not change its answer.
     """
-    hours = feed.contract.fresh_within_hours
-    if hours is None:
-        raise ValueError(f"{feed.contract.origin} promises no latency")
-    limit = hours
+    hours = hours_of(feed)
 
     @dg.asset_check(
         asset=feed.asset,
@@ -31,16 +29,8 @@ def freshness_check(feed: Feed, zone: tzinfo) -> dg.AssetChecksDefinition:
         blocking=False,
     )
     def fresh(context: dg.AssetCheckExecutionContext, lake: LakeResource, clock: ClockResource) -> dg.AssetCheckResult:
-        now = clock.now()
-        first = feed.rule.day(feed.partitions.start.date().isoformat())
-        day = freshness.newest_due(first, now, limit, zone)
-        verdict, due, key_text = None, None, ""
-        if day is not None:
-            table = lake.lake().open(feed.contract.table)
-            identity = None if table is None else table_id(table)
-            verdict = Ledger(lake.lake()).verdicts(feed.contract.sql_name, [day], identity)[day]
-            due, key_text = freshness.deadline(day, limit, zone), f"{feed.rule.key_name} {feed.rule.key(day)}"
-        found = freshness.judge(day, key_text, verdict, now, due)
+        found, day = look(lake.lake(), feed, clock.now(), zone)
+        due = None if day is None else freshness.deadline(day, hours, zone)
         metadata: dict[str, Any] = {"status": found.status}
         if day is not None and due is not None:
             metadata |= {"newest_due_day": day.isoformat(), "due": due.isoformat()}
@@ -49,3 +39,37 @@ def freshness_check(feed: Feed, zone: tzinfo) -> dg.AssetChecksDefinition:
         )
 
     return fresh
+
+
+def look(lake: Lake, feed: Feed, now: datetime, zone: tzinfo) -> tuple[freshness.Freshness, date | None]:
+    """Whether a feed is on time, and the newest day that is due (None: no day is)."""
+    hours, first = hours_of(feed), first_day(feed)
+    day = freshness.newest_due(first, now, hours, zone)
+    verdict, due, key_text = None, None, ""
+    if day is not None:
+        verdict = verdicts(lake, feed, [day])[day]
+        due, key_text = freshness.deadline(day, hours, zone), f"{feed.rule.key_name} {feed.rule.key(day)}"
+    return freshness.judge(day, key_text, verdict, now, due), day
+
+
+def hours_of(feed: Feed) -> float:
+    """Within how many hours of its end a day is to be loaded.
+
+    Raises:
+        ValueError: the contract promises nothing.
+    """
+    hours = feed.contract.fresh_within_hours
+    if hours is None:
+        raise ValueError(f"{feed.contract.origin} promises no latency")
+    return hours
+
+
+def first_day(feed: Feed) -> date:
+    """The day of a feed's first partition."""
+    return feed.rule.day(feed.partitions.start.date().isoformat())
+
+
+def verdicts(lake: Lake, feed: Feed, days: Sequence[date]) -> Mapping[date, Verdict]:
+    """What run_log says of a feed's days."""
+    table = lake.open(feed.contract.table)
+    return Ledger(lake).verdicts(feed.contract.sql_name, days, None if table is None else table_id(table))
