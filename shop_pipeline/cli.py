@@ -141,8 +141,8 @@ def check(run_date: RunDate, source: Source = TILL) -> None:
 
 @app.command()
 def backfill(
-    first: Annotated[str, typer.Argument(metavar="FIRST", help="The first run date.")],
-    last: Annotated[str, typer.Argument(metavar="LAST", help="The last run date, included.")],
+    first: Annotated[str, typer.Argument(metavar="FIRST", help="The first run date (of the web shop: business date).")],
+    last: Annotated[str, typer.Argument(metavar="LAST", help="The last one, included.")],
     days_per_run: Annotated[
         int, typer.Option("--days-per-run", min=1, help="How many days one Spark job and one commit load.")
     ] = DAYS_PER_RUN,
@@ -184,8 +184,8 @@ def backfill(
 
 @app.command()
 def plan(
-    first: Annotated[str, typer.Argument(metavar="FIRST", help="The first run date.")],
-    last: Annotated[str, typer.Argument(metavar="LAST", help="The last run date, included.")],
+    first: Annotated[str, typer.Argument(metavar="FIRST", help="The first run date (of the web shop: business date).")],
+    last: Annotated[str, typer.Argument(metavar="LAST", help="The last one, included.")],
     figures: Annotated[bool, typer.Option("--figures", help="Print the daily figures that would change, alone.")] = False,
     as_json: AsJson = False,
     source: Source = TILL,
@@ -303,8 +303,8 @@ def backtest(
 
 @quarantine_app.command("list")
 def list_quarantine(
-    first: Annotated[str | None, typer.Argument(metavar="[FIRST", help="The first run date; by default all.")] = None,
-    last: Annotated[str | None, typer.Argument(metavar="LAST]", help="The last run date, included.")] = None,
+    first: Annotated[str | None, typer.Argument(metavar="[FIRST", help="The first run (or business) date; by default all.")] = None,
+    last: Annotated[str | None, typer.Argument(metavar="LAST]", help="The last one, included.")] = None,
     as_json: AsJson = False,
     source: Source = TILL,
 ) -> None:
@@ -333,8 +333,8 @@ def list_quarantine(
 
 @quarantine_app.command()
 def release(
-    first: Annotated[str, typer.Argument(metavar="FIRST", help="The first run date.")],
-    last: Annotated[str, typer.Argument(metavar="LAST", help="The last run date, included.")],
+    first: Annotated[str, typer.Argument(metavar="FIRST", help="The first run date (of the web shop: business date).")],
+    last: Annotated[str, typer.Argument(metavar="LAST", help="The last one, included.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show which rows would pass now, and load nothing.")] = False,
     source: Source = TILL,
 ) -> None:

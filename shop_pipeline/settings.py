@@ -115,7 +115,7 @@ class Settings(BaseSettings):
         if self.postgres_url is not None:
             return self.postgres_url.get_secret_value()
         file = self.postgres / "url"
-        return file.read_text().strip() if file.is_file() else None
+        return (file.read_text().strip() or None) if file.is_file() else None
 
     @property
     def zone(self) -> tzinfo:

@@ -37,10 +37,15 @@ def test_the_names_people_type(definitions: dg.Definitions) -> None:
     assert {schedule.name for schedule in schedules} == {"till_daily", "shopflow_daily", "maintain_tables_weekly"}
     assert all(schedule.default_status is dg.DefaultScheduleStatus.STOPPED for schedule in schedules)
     sensors = list(definitions.sensors or [])
-    assert {sensor.name for sensor in sensors} == {"till_file_sensor", "till_correction_radar", "shopflow_correction_radar"}
+    assert {sensor.name for sensor in sensors} == {
+        "till_file_sensor",
+        "till_correction_radar",
+        "shopflow_correction_radar",
+        "alerts",
+    }
     assert all(sensor.default_status is dg.DefaultSensorStatus.STOPPED for sensor in sensors)
     checks = {key.to_user_string() for key in definitions.resolve_asset_graph().asset_check_keys}
-    names = ("check_day", "volume", "null_rate", "key_uniqueness", "value_distribution", "freshness")
+    names = ("check_day", "volume", "null_rate", "key_uniqueness", "value_distribution", "freshness", "no_day_missing")
     assert checks == {
         *(f"{table}orders_daily:{name}" for table in ("", "shopflow/") for name in names),
         "silver_orders:order_id_is_unique",
@@ -73,7 +78,7 @@ def test_checks_block_where_the_contract_says_fail(definitions: dg.Definitions) 
         "equals_silver",
     }
     of_tables = {name for name, spec in specs.items() if spec.partitions_def is None}
-    assert of_tables == {"freshness", "order_id_is_unique", "equals_silver"}
+    assert of_tables == {"freshness", "no_day_missing", "order_id_is_unique", "equals_silver"}
     assert all(spec.description for spec in specs.values())
     web = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys if key.asset_key.path[0] == "shopflow"}
     assert {name for name, spec in web.items() if spec.blocking} == {"check_day", "null_rate", "volume", "key_uniqueness"}

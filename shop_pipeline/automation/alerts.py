@@ -176,7 +176,9 @@ def _source_of_run(run: dg.DagsterRun, pipelines: Mapping[str, Pipeline]) -> str
 
 
 def _lateness(lake: Lake, source: str, pipeline: Pipeline, owner: str, now: datetime, zone: tzinfo, incidents: Incidents) -> None:
-    """A feed whose newest due day is not loaded: one incident, whichever day that is."""
+    """A feed whose newest due day is not loaded: one incident, whichever day that is. One that was never loaded is not in use."""
+    if lake.open(pipeline.feed.contract.table) is None:
+        return
     found, day = look(lake, pipeline.feed, now, zone)
     table = pipeline.feed.contract.sql_name
     cause, title = f"late:{source}", f"{table} is late"

@@ -12,6 +12,8 @@ from shop_pipeline.core.sources import Drift, OpenSource
 from shop_pipeline.core.verify import Comparison
 from shop_pipeline.core.volume import Judgement, gate_sentence, judge, median
 
+# What a source of files calls itself.
+FILE = "file"
 VOLUME, NULL_RATE, KEY_UNIQUENESS, VALUE_DISTRIBUTION = "volume", "null_rate", "key_uniqueness", "value_distribution"
 
 
@@ -74,10 +76,10 @@ def refusal(
         judgement: of the day's volume.
         again: what to run after mending, as in "rerun run date 2026-09-02".
     """
-    gates, reasons, advice = [], [], "Mend the file"
+    gates, reasons, advice = [], [], f"Mend the {source.noun}"
     name = source.name(day)
     if reading.records == 0 and contract.empty is Action.FAIL:
-        gates.append(f"Quality gate: {contract.sql_name} is empty")
+        gates += empty_gate(contract, reading)
         reasons.append(f"{name} has no orders")
         advice = "Send the day's orders"
     keyless = null_keys(contract, reading)
@@ -96,7 +98,7 @@ def refusal(
         advice = f"See that the day is whole; where the number is right, set the volume's onViolation to flag in {contract.origin}"
     if not reasons:
         return None
-    reasons += drift_remarks(source.drift(day))
+    reasons += drift_remarks(source.drift(day), source)
     return "\n".join([*gates, f"{day} was not loaded: {'; '.join(reasons)}. {advice} and {again}."])
 
 
@@ -115,13 +117,17 @@ def repeated(con: duckdb.DuckDBPyConnection, contract: Contract, source: OpenSou
     return f"{count} {'key comes' if count == 1 else 'keys come'} more than once: {shown}{more}"
 
 
-def drift_remarks(drift: Drift) -> list[str]:
-    """What is odd about a header."""
-    remarks = []
+def _nothing(source: OpenSource) -> str:
+    return "has a header and nothing else" if source.noun == FILE else "has no rows"
+
+
+def drift_remarks(drift: Drift, source: OpenSource) -> list[str]:
+    """What is odd about the source's columns."""
+    remarks, where = [], "the header" if source.noun == FILE else "the table"
     if drift.added:
-        remarks.append(f"the header has the new {_columns(drift.added)}")
+        remarks.append(f"{where} has the new {_columns(drift.added)}")
     if drift.ignored:
-        remarks.append(f"the header has the unknown {_columns(drift.ignored)}, which is left out")
+        remarks.append(f"{where} has the unknown {_columns(drift.ignored)}, which is left out")
     if drift.reordered:
         remarks.append("the columns stand in another order than the contract's and were taken by their names")
     return remarks
@@ -131,6 +137,11 @@ def _columns(names: tuple[str, ...]) -> str:
     return f"{'column' if len(names) == 1 else 'columns'} {', '.join(names)}"
 
 
+def empty_gate(contract: Contract, reading: Reading) -> list[str]:
+    """What a day without orders is told by a contract that has none such."""
+    return [f"Quality gate: {contract.sql_name} is empty"] if reading.records == 0 and contract.empty is Action.FAIL else []
+
+
 def warnings(
     con: duckdb.DuckDBPyConnection, contract: Contract, source: OpenSource, day: date, key_text: str, reading: Reading
 ) -> list[str]:
@@ -138,7 +149,7 @@ def warnings(
     where = f"{day} ({key_text})"
     found = []
     if reading.records == 0:
-        found.append(f"{day} has no orders: {source.name(day)} has a header and nothing else ({key_text})")
+        found.append(f"{day} has no orders: {source.name(day)} {_nothing(source)} ({key_text})")
     kinds = (("quarantined", reading.quarantined, contract.bad_bits, 0), ("flagged", reading.flagged, -1, contract.bad_bits))
     for what, rows, bits, without in kinds:
         if rows:
@@ -146,7 +157,7 @@ def warnings(
             found.append(f"{where}: {rows} {'row' if rows == 1 else 'rows'} {what}: {shown}")
     if reading.repeated_keys and contract.duplicates is Action.FLAG:
         found.append(f"{where}: {repeated(con, contract, source, day)}")
-    found += [f"{where}: {remark}" for remark in drift_remarks(source.drift(day))]
+    found += [f"{where}: {remark}" for remark in drift_remarks(source.drift(day), source)]
     return found
 
 

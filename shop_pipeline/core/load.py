@@ -5,7 +5,6 @@ one commit, set aside what is quarantined, compare what landed with the source, 
 """
 
 import json
-import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +28,7 @@ from shop_pipeline.core.fault_points import Point, reached
 from shop_pipeline.core.lake import Lake, table_id
 from shop_pipeline.core.ledger import APPEND, CHECK, FAILED, LOAD, STARTED, SUCCEEDED, Entry, Ledger
 from shop_pipeline.core.outcome import DayResult, Status
+from shop_pipeline.core.scratch import Scratch
 from shop_pipeline.core.sources import Drift, OpenSource, Source
 from shop_pipeline.core.spark import SMALL_LOAD, pin_session
 from shop_pipeline.core.verify import Checked, compare
@@ -81,7 +81,7 @@ class DailyLoad:
             Exception: the engine or the store failed; the days are in run_log as failed, and nothing is half written.
         """
         again = self._again(sorted(self.rule.day(key) for key in keys))
-        with tempfile.TemporaryDirectory(prefix="shop-") as scratch, disk.full_in_a_sentence(self.lake.uri, scratch, again):
+        with Scratch() as scratch, disk.full_in_a_sentence(self.lake.uri, str(scratch), again):
             attempt = _Attempt(self, APPEND if append else LOAD, run_id, clock, {self.rule.day(key): key for key in keys}, scratch)
             try:
                 attempt.start()
@@ -99,7 +99,7 @@ class DailyLoad:
         A mismatch closes the day for everything downstream, a match opens it; where no comparison can be made nothing
         changes.
         """
-        with tempfile.TemporaryDirectory(prefix="shop-") as scratch:
+        with Scratch() as scratch:
             attempt = _Attempt(self, CHECK, run_id, clock, {self.rule.day(key): key for key in keys}, scratch)
             days = sorted(attempt.keys)
             try:
@@ -108,7 +108,7 @@ class DailyLoad:
                 return [attempt.not_opened(self.rule.day(key), str(problem)) for key in keys]
             with closing(source) as opened:
                 attempt.fingerprints = opened.fingerprints(days)
-                checked = compare(self.lake, self.table, self.contract, opened, days, scratch=Path(scratch))
+                checked = compare(self.lake, self.table, self.contract, opened, days, scratch=scratch)
                 attempt.version, attempt.table_identity = checked.version, checked.table_id
                 results = attempt.results(opened, checked, days)
             attempt.close([results[day] for day in days])
@@ -132,7 +132,7 @@ class _Attempt:
     run_id: str
     clock: Clock
     keys: dict[date, str]
-    scratch: str
+    scratch: Path
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     version: int | None = None
     retries: int = 0
@@ -143,7 +143,7 @@ class _Attempt:
     def __post_init__(self) -> None:
         self.started_at = self.clock()
         self.open_days = set(self.keys)
-        self.con = duck.connect(Path(self.scratch))
+        self.con = duck.connect(self.scratch)
         try:
             self.table: DeltaTable | None = self.daily.lake.open(self.daily.table)
         except TableUnreadable:
@@ -295,12 +295,13 @@ class _Attempt:
         contract, key = self.daily.contract, self.daily.rule.key(day)
         seen, reading = checked.comparisons[day], checked.readings[day]
         checks = gates.judge_day(contract, day, reading, seen, judgement, profiles)
-        fatal = [each for each in checks if not each.passed and each.fatal]
+        fatal = [*gates.empty_gate(contract, reading), *(each.sentence for each in checks if not each.passed and each.fatal)]
         ok = seen.equal and not fatal
         line = seen.line if ok or not seen.equal else f"PROBLEM {seen.line.removeprefix('ok ')}"
-        sentence = "\n".join([line, *(f"  {each}" for each in (*seen.details, *(each.sentence for each in fatal)))])
+        sentence = "\n".join([line, *(f"  {each}" for each in (*seen.details, *fatal))])
         warnings = gates.warnings(self.con, contract, opened, day, self.daily.key_text(day), reading)
         spoken = (gates.VOLUME, gates.VALUE_DISTRIBUTION)
+        warnings += opened.remarks() if day == max(self.keys) else []
         warnings += [
             f"{each.sentence} ({self.daily.key_text(day)})"
             for each in checks
@@ -427,7 +428,7 @@ class _Loading:
         for day in self._open_days():
             differs = difference(self.readings[day], by_spark[day], self.contract)
             if differs:
-                why = f"two engines read {self.opened.name(day)} differently ({differs}). Look at the file, mend it"
+                why = f"two engines read {self.opened.name(day)} differently ({differs}). Look at the {self.opened.noun}, mend it"
                 self.results[day] = self._refused(day, f"{day} was not loaded: {why} and {self._again(day)}.")
         # A day that was refused just now is missing from the baseline of those after it.
         self._judge()
@@ -484,7 +485,7 @@ class _Loading:
             days,
             version=attempt.version,
             readings=self.readings,
-            scratch=Path(attempt.scratch),
+            scratch=attempt.scratch,
         )
         attempt.table_identity = checked.table_id or attempt.table_identity
         results = attempt.results(self.opened, checked, days)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from filelock import FileLock
+
 from shop_pipeline.core.errors import SettingError
 
 DATABASE, USER = "shopflow", "app"
@@ -47,7 +49,7 @@ class LocalPostgres:
     def url(self) -> str | None:
         """The server's address; None before it was made."""
         file = self.folder / "url"
-        return file.read_text().strip() if file.is_file() else None
+        return (file.read_text().strip() or None) if file.is_file() else None
 
     @property
     def data(self) -> Path:
@@ -63,12 +65,18 @@ class LocalPostgres:
         Raises:
             SettingError: it does not start; with the reason and where its log is.
         """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(str(self.folder / ".starting.lock")):
+            return self._start()
+
+    def _start(self) -> str:
         url = self.url
         if url is None or not (self.data / "cluster").is_dir():
             url = self._make()
         if not self.runs:
             port = url.rsplit(":", 1)[1].split("/")[0]
-            self._run("pg_ctl", "-w", "-D", "cluster", "-l", "log", "-o", f"-h 127.0.0.1 -p {port} -k {self.data}", "start")
+            options = f"-h 127.0.0.1 -p {port} -c unix_socket_directories="
+            self._run("pg_ctl", "-w", "-D", "cluster", "-l", "log", "-o", options, "start")
         return url
 
     def stop(self) -> None:

@@ -1,6 +1,5 @@
 """What a load of some days would do, told beforehand: nothing is written and no JVM starts."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from shop_pipeline.core.duck import identifier
 from shop_pipeline.core.lake import Lake, data_files, table_id, view
 from shop_pipeline.core.ledger import Ledger
 from shop_pipeline.core.readable import readable_days
+from shop_pipeline.core.scratch import Scratch
 from shop_pipeline.core.sources import OpenSource, Source
 
 
@@ -82,8 +82,8 @@ def plan(lake: Lake, source: Source, contract: Contract, rule: KeyRule, figures:
         TableUnreadable: the table cannot.
     """
     days = {rule.day(key): key for key in keys}
-    with tempfile.TemporaryDirectory(prefix="shop-") as scratch, closing(source.open(sorted(days))) as opened:
-        return _Planning(lake, contract, rule, figures, days, opened, Path(scratch)).run()
+    with Scratch() as scratch, closing(source.open(sorted(days))) as opened:
+        return _Planning(lake, contract, rule, figures, days, opened, scratch).run()
 
 
 @dataclass
@@ -150,7 +150,7 @@ class _Planning:
             f"""
             WITH contents AS (
                 SELECT order_date AS d, {identifier(self.contract.key)} AS k, concat_ws(chr(31), {parts}) || {extras(new)} AS c,
-                       count(*) FILTER (WHERE side = 's') AS ns, count(*) FILTER (WHERE side = 't') AS nt
+                       count(*) FILTER (WHERE _side = 's') AS ns, count(*) FILTER (WHERE _side = 't') AS nt
                 FROM sides GROUP BY ALL),
             by_key AS (
                 SELECT d, k, sum(ns) AS ns, sum(nt) AS nt, sum(least(ns, nt)) AS same FROM contents GROUP BY ALL)
@@ -179,7 +179,7 @@ class _Planning:
         names = [column.name for column in self.contract.columns]
         brought = "".join(f", {identifier(name)}" for name in new)
         self.con.execute(
-            f"CREATE OR REPLACE TEMP TABLE sides AS SELECT 's' AS side, {self._typed()}, order_date{brought} "
+            f"CREATE OR REPLACE TEMP TABLE sides AS SELECT 's' AS _side, {self._typed()}, order_date{brought} "
             f"FROM ({judged(self.con, self.contract, self.source, days)}) WHERE _broken & {self.contract.bad_bits} = 0"
         )
         if self.table is not None:
@@ -187,7 +187,7 @@ class _Planning:
             there = {each.name for each in self.table.schema().fields}
             kept = ", ".join(f"{identifier(name) if name in there else 'NULL'} AS {identifier(name)}" for name in [*names, *new])
             self.con.execute(
-                f"INSERT INTO sides BY NAME SELECT 't' AS side, {kept}, order_date FROM in_table WHERE order_date IN ({listed})"
+                f"INSERT INTO sides BY NAME SELECT 't' AS _side, {kept}, order_date FROM in_table WHERE order_date IN ({listed})"
             )
 
     def _typed(self) -> str:

@@ -2,8 +2,11 @@
 
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
+
+import psycopg
 
 from shop_pipeline.core.errors import SettingError
 from shop_pipeline.core.local_postgres import DATABASE
@@ -116,6 +119,8 @@ def fill(address: Address, as_of: date | None = None, *, force: bool = False) ->
         SettingError: there is a table with other orders in it, and `force` was not given; nothing was written.
         SourceUnavailable, SourceRefused: the server cannot be reached, or refused.
     """
+    if as_of is not None and as_of <= FIRST:
+        raise SettingError(f"--as-of {as_of}: the shop's first day is {FIRST}; name a later one.")
     wanted = list(orders(as_of))
     with address.connect() as connection:
         ((there,),) = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [TABLE]).fetchall()
@@ -145,5 +150,7 @@ def make_database(url: str) -> Address:
     with Address.of(url.removesuffix(f"/{DATABASE}") + "/postgres").connect(autocommit=True) as connection:
         there = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchall()
         if not there:
-            connection.execute(f"CREATE DATABASE {DATABASE}")
+            # Another process may be making it at this moment.
+            with suppress(psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
+                connection.execute(f"CREATE DATABASE {DATABASE}")
     return address

@@ -7,7 +7,6 @@ JVM is started.
 
 import json
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from shop_pipeline.core.fault_points import Point, reached
 from shop_pipeline.core.lake import Lake, files_that_may_hold, view
 from shop_pipeline.core.ledger import MERGE, Ledger
 from shop_pipeline.core.readable import Readable, pinned
+from shop_pipeline.core.scratch import Scratch
 from shop_pipeline.core.silver_changes import DELETE, FELL_BACK, INSERT, UPDATE, Changes, Comparison, Ranges, columns, within
 from shop_pipeline.core.silver_check import Account, accounts, twice_in_silver
 from shop_pipeline.core.spark import pin_session
@@ -95,8 +95,8 @@ class Silver:
             DiskFull: no space is left; nothing is half written.
         """
         again = f"{self.rule.key_name} {keys[0]} of {TABLE}"
-        with tempfile.TemporaryDirectory(prefix="shop-") as scratch, disk.full_in_a_sentence(self.lake.uri, scratch, again):
-            merging = _Merging(self, spark, {self.rule.day(key): key for key in keys}, run_id, clock, Path(scratch))
+        with Scratch() as scratch, disk.full_in_a_sentence(self.lake.uri, str(scratch), again):
+            merging = _Merging(self, spark, {self.rule.day(key): key for key in keys}, run_id, clock, scratch)
             try:
                 results = merging.run()
             except BaseException as error:

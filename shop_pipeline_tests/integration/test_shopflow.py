@@ -127,13 +127,14 @@ def test_the_server_is_asked_for_a_half_open_range_in_one_query(world: World, ur
     assert all(each.ok for each in load(world, url, *THREE))
     with (server.data / "log").open() as log:
         log.seek(before)
-        lines = [line for line in log if 'FROM "orders"' in line]
+        lines = [line for line in log if 'FROM "orders"' in line and "SELECT count(*) FROM" not in line]
     where = "order_ts >= TIMESTAMP '2024-01-01 00:00:00' AND order_ts < TIMESTAMP '2024-01-04 00:00:00'"
     assert lines
     assert all(where in line for line in lines)
-    # Copied for one engine; probed for its columns, judged and read for the other.
-    assert sum("COPY" in line for line in lines) == 1
-    assert sum("COPY" not in line and "1=0" not in line.replace(" ", "") for line in lines) == 2
+    # Copied for one engine, and hashed by the server; probed for its columns, judged and read for the other.
+    assert [sum(word in line for line in lines) for word in ("COPY", "hashtextextended")] == [1, 1]
+    others = [line for line in lines if "COPY" not in line and "hashtextextended" not in line]
+    assert sum("1=0" not in line.replace(" ", "") for line in others) == 2
     ((plan,),) = run(f"EXPLAIN (FORMAT JSON) SELECT * FROM orders WHERE {where}")
     assert "orders_order_ts" in json.dumps(plan)
 
@@ -302,6 +303,39 @@ def test_a_row_that_is_incomplete_is_set_aside(world: World, url: str, run: Run)
     assert rows[0][2].startswith("11080,161,,2024-01-01 ")
 
 
+def test_a_value_that_stands_for_null_elsewhere_is_a_value(world: World, url: str, run: Run) -> None:
+    run(
+        "UPDATE orders SET channel = chr(2) WHERE order_id = (SELECT min(order_id) FROM orders WHERE order_ts::date = '2024-01-01')"
+    )
+    (result,) = load(world, url, THREE[0])
+    assert result.sentence == "ok 2024-01-01: 50 rows for the source's 50 orders, 0 missing"
+    assert bronze(world, f"count(*) FILTER (WHERE channel = chr(2)) FROM {TABLE}") == [(1,)]
+
+
+def test_rows_that_belong_to_no_day_are_told(world: World, url: str, run: Run) -> None:
+    """NULL and infinity are in no range of days, so that no load would ever speak of them."""
+    run("ALTER TABLE orders ALTER order_ts DROP NOT NULL")
+    for value in ("NULL", "'infinity'", "'-infinity'"):
+        run(
+            f"UPDATE orders SET order_ts = {value} WHERE order_id = (SELECT min(order_id) FROM orders "
+            "WHERE order_ts::date = '2024-01-02')"
+        )
+    results = load(world, url, *THREE[:2])
+    assert [each.ok for each in results] == [True, True]
+    told = [each for result in results for each in result.warnings if "no day" in each]
+    assert len(told) == 1
+    assert told[0].startswith("3 rows have no day in the table orders of Postgres at 127.0.0.1:")
+
+
+def test_an_empty_day_is_not_ok_to_the_check_either(world: World, url: str, run: Run) -> None:
+    """C2: by the contract; whatever the table has of it."""
+    assert load(world, url, THREE[0])[0].ok
+    run("DELETE FROM orders WHERE order_ts::date = '2024-01-02'")
+    (checked,) = daily(world, url).check(THREE[1:2], run_id="by the test", clock=world.clock.now)
+    assert checked.sentence.startswith("PROBLEM 2024-01-02: 0 rows for the source's 0 orders, 0 missing")
+    assert "Quality gate: shopflow.orders_daily is empty" in checked.sentence
+
+
 # --- What goes wrong
 
 
@@ -311,6 +345,9 @@ def test_a_row_that_is_incomplete_is_set_aside(world: World, url: str, run: Run)
         ("ALTER TABLE orders RENAME TO orders_old", SourceRefused, "has no table orders"),
         ("ALTER TABLE orders DROP COLUMN status", None, "lacks status"),
         ("REVOKE", SourceRefused, "permission denied"),
+        ("ALTER TABLE orders ALTER order_ts TYPE text", None, "is of type text, where a day needs timestamp"),
+        ("ALTER TABLE orders ADD order_date date", None, "uses, for a column of its own, the pipeline's order_date. Rename it"),
+        ("ALTER TABLE orders ADD _day text", None, "the pipeline's _day. Rename it"),
     ],
 )
 def test_what_is_not_there_is_a_sentence(
@@ -351,10 +388,33 @@ def test_a_wrong_password_is_told_without_it(world: World, url: str) -> None:
     assert "s3cret-wrong" not in repr(Address.of(wrong))
 
 
-@pytest.mark.parametrize("bad", ["mysql://a@b/c", "postgresql://host", "postgresql://h:x/db", "nonsense", "postgresql:///db"])
+# A password whose signs are not written in percent would be taken for a database, a port or a fragment.
+ODD_URLS = [
+    "postgresql://app:12/Topsecret9@localhost",
+    "postgresql://app:Topsecret#9@localhost/db",
+    "postgresql://app:pw@localhost/db#Topsecret",
+    "postgresql://app:pw@localhost/db?password=Topsecret",
+    "postgresql://app:pw@localhost/db?sslmode=perhaps",
+    "postgresql://app:pw@one,two:5432/db",
+    "postgresql://app:pw@%2Ftmp/db",
+    "postgresql://localhost/db",
+]
+
+
+def test_an_address_may_have_blanks_around_it_and_ask_for_tls() -> None:
+    address = Address.of(" postgresql://app:p%40ss%2F@[::1]:5433/shop%20flow?sslmode=require \n")
+    assert (address.host, address.port, address.database, address.tls) == ("::1", 5433, "shop flow", "require")
+    assert address.credentials == {"user": "app", "password": "p@ss/"}
+    assert address.for_jdbc.endswith("&sslmode=require")
+
+
+@pytest.mark.parametrize(
+    "bad", ["mysql://a@b/c", "postgresql://host", "postgresql://h:x/db", "nonsense", "postgresql:///db", *ODD_URLS]
+)
 def test_a_wrong_address_is_a_wrong_setting(bad: str) -> None:
-    with pytest.raises(SettingError, match="SHOP_POSTGRES_URL is not the address of a Postgres database"):
+    with pytest.raises(SettingError, match="SHOP_POSTGRES_URL is not the address of a Postgres database") as caught:
         Address.of(bad)
+    assert "Topsecret" not in str(caught.value)
 
 
 @pytest.mark.slow
@@ -536,6 +596,20 @@ def test_the_local_server_runs_as_an_ordinary_user_too(tmp_path_factory: pytest.
         command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command]
     done = subprocess.run([*command, str(folder / "own")], capture_output=True, text=True, check=False, env=clean_environment())
     assert done.stdout.split() == ["postgresql", "True", "False"], done.stderr
+
+
+@pytest.mark.slow
+def test_two_that_start_the_local_server_at_once_start_one(tmp_path: Path) -> None:
+    """In a folder with blanks in its name, too long for a socket's path."""
+    folder = tmp_path / "my world" / ("x" * 100)
+    folder.mkdir(parents=True)
+    command = [str(Path(sys.executable).parent / "shop"), "postgres", "start"]
+    both = [subprocess.Popen(command, cwd=folder, env=clean_environment(), stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [each.communicate()[0] for each in both]
+    LocalPostgres(folder / "postgres", packaged_binaries()).remove()
+    assert [each.returncode for each in both] == [0, 0]
+    assert len(set(said)) == 1
+    assert said[0].startswith("Postgres at 127.0.0.1:")
 
 
 def test_loads_of_one_day_at_once_hold_each_its_own_moment(world: World, url: str) -> None:

@@ -95,6 +95,9 @@ class OpenSource(Protocol):
     def records(self, day: date, numbers: Sequence[int]) -> Mapping[int, Record]:
         """Some records of a day as they were sent, by record number (counted from 1, header and blank lines apart)."""
 
+    def remarks(self) -> list[str]:
+        """What is odd about the source as a whole, a sentence each."""
+
     def changed(self, days: Sequence[date]) -> Mapping[date, str]:
         """Days whose source is no longer what was opened, each with the sentence that says so."""
 

@@ -8,13 +8,10 @@ get the database's own text of each value; no driver's idea of time zones, numbe
 import csv
 import io
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from pathlib import Path
 
 import duckdb
 import psycopg
@@ -27,14 +24,16 @@ from shop_pipeline.core.days import contiguous_ranges
 from shop_pipeline.core.duck import identifier
 from shop_pipeline.core.errors import SettingError, ShopError, SourceRefused
 from shop_pipeline.core.postgres import Address
+from shop_pipeline.core.scratch import Scratch
 from shop_pipeline.core.sources import Drift, Record, Split
 
 FETCH_SIZE = 10_000
 # From so many bytes of text on, Spark reads in several queries at once, each a part of the time.
 BIG = 32 * 1024 * 1024
 MOST_PARTS = 16
-# What stands for NULL in the copy that DuckDB reads; no value is written so.
+# What stands for NULL in the copy that DuckDB reads; a value that is the same is written in quotes.
 _NULL = "\x02"
+_TIMES = ("timestamp without time zone", "timestamp with time zone", "date")
 _LITERAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -102,9 +101,10 @@ class OpenShopflow:
         self._table = self.contract.physical_name
         self._quoted = ".".join(identifier(part) for part in self._table.split("."))
         self._time = self.contract.event_time.name if self.contract.event_time else ""
-        self._folder = Path(tempfile.mkdtemp(prefix="shop-"))
-        self._copy = self._folder / "rows.csv"
+        self._scratch = Scratch()
+        self._copy = self._scratch.path / "rows.csv"
         self._connection: psycopg.Connection | None = None
+        self._dateless = 0
 
     def look(self) -> None:
         """Open the snapshot and look at the columns."""
@@ -121,6 +121,21 @@ class OpenShopflow:
                 ).fetchall()
             )
         self._look_at_columns()
+        if not self.refused:
+            with self.address.sentences():
+                without = f"{self._time} IS NULL OR {self._time} IN ('infinity', '-infinity')"
+                asked = f"SELECT count(*) FROM {self._quoted} WHERE {without}".encode()
+                ((self._dateless,),) = connection.execute(asked).fetchall()
+
+    def remarks(self) -> list[str]:
+        """Rows that belong to no day, so that no load ever has them."""
+        if not self._dateless:
+            return []
+        rows = "row has" if self._dateless == 1 else "rows have"
+        return [
+            f"{self._dateless} {rows} no day in the table {self._table} of {self.address}: {self._time} is NULL or infinite. "
+            "No load takes them; mend them there"
+        ]
 
     def take(self) -> None:
         """Copy the rows to a file."""
@@ -142,6 +157,9 @@ class OpenShopflow:
         names = self.contract.names
         lacking = [name for name in names if name not in self._columns]
         surplus = [name for name in self._columns if name not in names]
+        # Names with an underscore in front are those of our own on the rows' way through the engines.
+        own = {name for name, _ in self.contract.table_columns}
+        taken = [name for name in surplus if name in own or name.startswith("_")]
         odd = [name for name in surplus if not _LITERAL.fullmatch(name) or name != name.lower()]
         why = None
         if lacking:
@@ -152,6 +170,16 @@ class OpenShopflow:
             )
         elif odd and self.contract.new_columns is NewColumns.ADD:
             why = f"the new column {odd[0]!r} of {self.address} cannot be named so here. Rename it"
+        elif taken and self.contract.new_columns is NewColumns.ADD:
+            why = (
+                f"the table {self._table} of {self.address} uses, for a column of its own, the pipeline's {', '.join(taken)}. "
+                "Rename it"
+            )
+        elif self._columns[self._time] not in _TIMES:
+            why = (
+                f"the column {self._time} of the table {self._table} of {self.address} is of type {self._columns[self._time]}, "
+                f"where a day needs {_TIMES[0]}. Change it back"
+            )
         if why is not None:
             self.refused = dict.fromkeys(self.days, why)
         add = self.contract.new_columns is NewColumns.ADD
@@ -187,7 +215,7 @@ class OpenShopflow:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.close()
 
     def size(self, days: Sequence[date]) -> int | None:
         """How many bytes of text the rows are."""
@@ -195,7 +223,10 @@ class OpenShopflow:
 
     def explain(self, error: Exception) -> ShopError | None:
         """What Spark's driver said of the database, in a sentence; None when it is about something else."""
-        found = re.search(r"org\.postgresql\.util\.PSQLException: ([^\n]*)", str(error))
+        text = str(error)
+        found = re.search(r"org\.postgresql\.util\.PSQLException: ([^\n]*)", text)
+        if found is None and "[FAILED_JDBC" in text:
+            return self.address.from_state(None, "Spark's driver could not connect")
         return None if found is None else self.address.from_state(None, found[1])
 
     def name(self, day: date) -> str:
@@ -277,8 +308,8 @@ class OpenShopflow:
         columns = ", ".join(f"{duck.quoted(name)}: 'VARCHAR'" for name in [*(name for name, _ in self._texts()), "_day"])
         return (
             f"SELECT *, row_number() OVER () AS _record FROM read_csv({duck.quoted(str(self._copy))}, auto_detect = false, "
-            f"header = false, delim = ',', quote = '\"', escape = '\"', nullstr = {duck.quoted(_NULL)}, parallel = false, "
-            f"max_line_size = 100000000, columns = {{{columns}}})"
+            f"header = false, delim = ',', quote = '\"', escape = '\"', nullstr = {duck.quoted(_NULL)}, "
+            f"allow_quoted_nulls = false, parallel = false, max_line_size = 100000000, columns = {{{columns}}})"
         )
 
     def records(self, day: date, numbers: Sequence[int]) -> Mapping[int, Record]:

@@ -368,6 +368,10 @@ class OpenTillFiles:
                     found[day] = f"{handle.tell()}:{digest}:{BYTES}"
         return found
 
+    def remarks(self) -> list[str]:
+        """None: each day has a file of its own."""
+        return []
+
     def changed(self, days: Sequence[date]) -> Mapping[date, str]:
         """Days whose file was replaced or written to since it was opened."""
         sentences = {}
