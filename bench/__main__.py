@@ -90,6 +90,11 @@ def merge_into(orders: int) -> Callable[[Path], float]:
     return lambda folder: float(run([sys.executable, str(HERE / "merge_day.py"), str(folder), str(orders)], folder).split()[-1])
 
 
+def watch_many(what: str) -> Callable[[Path], float]:
+    """A landing folder of 50,000 files, 3,650 of them days: seconds to list it, for a sensor's tick, for a plan of all days."""
+    return lambda folder: float(run([sys.executable, "-m", "bench.watch_many", str(folder), what], HERE.parent).split()[-1])
+
+
 def database_day(rows: int) -> Callable[[Path], float]:
     """A day of so many rows in Postgres, loaded with 1 GB for Spark: the most memory that all its processes took, in MB."""
 
@@ -171,6 +176,22 @@ COMPARISONS = [
         3.0,
         merge_into(10_000_000),
         merge_into(100_000),
+        nothing,
+    ),
+    Comparison(
+        "sensor_tick",
+        "a sensor's tick over 3,650 days in a folder of 50,000 files, after the first : listing the folder",
+        15.0,
+        watch_many("tick"),
+        watch_many("listing"),
+        nothing,
+    ),
+    Comparison(
+        "plan_3650",
+        "shop plan of 3,650 days in that folder : listing it",
+        100.0,
+        watch_many("plan"),
+        watch_many("listing"),
         nothing,
     ),
     Comparison(

@@ -388,10 +388,14 @@ def maintain(
 @app.command(hidden=True)
 def prepare() -> None:
     """Make DAGSTER_HOME ready and say what is in force; `make dev` does it before the web UI starts."""
+    from shop_pipeline.automation.local_runs import stopped
+
     shop = _Shop()
-    _ = shop.runs
-    settings = shop.settings
+    runs, settings = shop.runs, shop.settings
     _tell(f"landing {settings.landing}, lake {settings.lake}, DAGSTER_HOME {settings.dagster_home}")
+    off = stopped(runs.defs, runs.instance)
+    if off:
+        _tell(f"switched off: {', '.join(off)}; switch them on under Automation in the UI (docs/operations.md: It runs by itself)")
 
 
 class WrongUsage(ShopError):

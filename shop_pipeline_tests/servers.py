@@ -9,9 +9,13 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +158,47 @@ class PostgresServer:
 
     def _run(self, command: list[str]) -> None:
         subprocess.run([*self.own, *command], cwd=self.folder, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+
+
+@dataclass
+class Receiver:
+    """A web server that takes alerts; `down` has it answer with an error."""
+
+    port: int
+    got: list[dict[str, Any]] = field(default_factory=list)
+    down: bool = False
+
+    @classmethod
+    @contextmanager
+    def listening(cls) -> Iterator["Receiver"]:
+        """One that listens on loopback."""
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if not made.down:
+                    made.got.append(json.loads(body))
+                self.send_response(500 if made.down else 200)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:  # noqa: ANN401
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        made = cls(server.server_address[1])
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield made
+        finally:
+            server.shutdown()
+            server.server_close()
+
+    @property
+    def url(self) -> str:
+        """Where alerts go, as apprise writes it."""
+        return f"json://127.0.0.1:{self.port}/hook"
+
+    def take(self) -> list[dict[str, Any]]:
+        """What came since the last time."""
+        got, self.got[:] = list(self.got), []
+        return got

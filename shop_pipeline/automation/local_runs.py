@@ -77,6 +77,13 @@ def busy_keys(instance: dg.DagsterInstance, asset: dg.AssetKey, jobs: Collection
     return busy
 
 
+def stopped(defs: dg.Definitions, instance: dg.DagsterInstance) -> list[str]:
+    """The schedules and sensors that nobody has switched on, by name."""
+    running = {state.instigator_name for state in instance.all_instigator_state() if state.is_running}
+    there = [*(each.name for each in defs.schedules or []), *(each.name for each in defs.sensors or [])]
+    return [name for name in there if name not in running]
+
+
 @dataclass(frozen=True)
 class DayReport:
     """What a run said of one partition."""

@@ -11,6 +11,9 @@ from shop_pipeline.core.drift import schema_gate
 from shop_pipeline.core.lake import Lake, table_id
 from shop_pipeline.core.ledger import Ledger, Verdict
 
+# How often a table is looked at again while loads commit to it.
+_LOOKS = 20
+
 
 @dataclass(frozen=True)
 class Readable:
@@ -35,11 +38,23 @@ def pinned(lake: Lake, upstream: Contract, days: Sequence[date]) -> tuple[DeltaT
 
     The version is taken before the verdicts: a load says in run_log that it has started before it commits, so a commit that is
     in this version and not yet verified closes its day here. It is the newest, not the one that a day was verified at, for old
-    versions are vacuumed away. A day verified at a newer one came in between: look again.
+    versions are vacuumed away. A day verified at a newer one came in between: look again. Where it stays so, the table has been
+    put back to an earlier state, and what run_log says of that day is about rows that are no longer there.
     """
-    while True:
+    for last in (*[False] * _LOOKS, True):
         table = lake.open(upstream.table)
         verdicts = Ledger(lake).verdicts(upstream.sql_name, days, None if table is None else table_id(table))
+        if table is not None and last:
+            verdicts = {day: _there(verdict, table.version()) for day, verdict in verdicts.items()}
         if table is None or max((each.version or 0 for each in verdicts.values()), default=0) <= table.version():
-            held = {} if table is None else schema_gate(upstream, table, verdicts)
-            return table, {day: Readable(verdict, held.get(day)) for day, verdict in verdicts.items()}
+            break
+    held = {} if table is None else schema_gate(upstream, table, verdicts)
+    return table, {day: Readable(verdict, held.get(day)) for day, verdict in verdicts.items()}
+
+
+def _there(verdict: Verdict, newest: int) -> Verdict:
+    """A verdict on a version that the table has; on another one, why the day may not be read."""
+    if (verdict.version or 0) <= newest:
+        return verdict
+    problem = f"it was verified at version {verdict.version} and the table ends with {newest}: it was put back; load the day again"
+    return Verdict(False, None, problem, verdict.entry)

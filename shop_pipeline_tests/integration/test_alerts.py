@@ -1,14 +1,11 @@
 """Alerts to a real HTTP receiver and a real mail server: one for a cause, none while it lasts, one when it is over."""
 
-import json
 import socket
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from email import message_from_bytes
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import dagster as dg
@@ -19,49 +16,17 @@ from shop_pipeline.automation.alerts import alerts
 from shop_pipeline.core.incidents import Incidents, Trouble
 from shop_pipeline_tests.builders import rows_of, text_of
 from shop_pipeline_tests.conftest import DAILY_SALES, ORDERS_DAILY, SILVER_ORDERS, World
+from shop_pipeline_tests.servers import Receiver
 
 DAY = date(2026, 9, 1)
 KEY = "2026-09-02"
 OWNERS = {"till": "team:shop", "shopflow": "team:web"}
 
 
-@dataclass
-class Receiver:
-    """What came in over HTTP; `down` answers with an error."""
-
-    port: int
-    got: list[dict[str, Any]] = field(default_factory=list)
-    down: bool = False
-
-    @property
-    def url(self) -> str:
-        return f"json://127.0.0.1:{self.port}/hook"
-
-    def take(self) -> list[dict[str, Any]]:
-        got, self.got[:] = list(self.got), []
-        return got
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if not made.down:
-                made.got.append(json.loads(body))
-            self.send_response(500 if made.down else 200)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:  # noqa: ANN401
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made = Receiver(server.server_address[1])
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield made
-    server.shutdown()
-    server.server_close()
+    with Receiver.listening() as made:
+        yield made
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """The real web server, daemon and code location, asked as the UI's own pages ask: rows B9, E1 and E6."""
 
+import os
+import time
 from collections.abc import Iterator, Sequence
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -11,7 +13,7 @@ from shop_pipeline.assets.follow_up import FOLLOWS
 from shop_pipeline.core.sample import write_september
 from shop_pipeline.resources import SparkResource
 from shop_pipeline_tests.conftest import RANGE, World, clean_environment, wait_until
-from shop_pipeline_tests.servers import ConnectServer, DagsterDev
+from shop_pipeline_tests.servers import ConnectServer, DagsterDev, Receiver
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.daemon]
 
@@ -34,7 +36,7 @@ query($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNod
     ... on IntMetadataEntry { intValue } ... on TextMetadataEntry { text } } } } } }
 """
 RUNS = """
-{ runsOrError(limit: 20) { ... on Runs { results { runId status tags { key value } assetSelection { path } } } } }
+{ runsOrError(limit: 50) { ... on Runs { results { runId status tags { key value } assetSelection { path } } } } }
 """
 LAUNCH_RUN = """
 mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
@@ -43,6 +45,9 @@ mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
 """
 BACKFILLS = """
 { partitionBackfillsOrError(limit: 10) { ... on PartitionBackfills { results { id status tags { key value } } } } }
+"""
+START_SENSOR = """
+mutation($sensor: SensorSelector!) { startSensor(sensorSelector: $sensor) { __typename ... on PythonError { message } } }
 """
 REEXECUTE = """
 mutation($parent: String!) { launchRunReexecution(reexecutionParams: {parentRunId: $parent, strategy: FROM_FAILURE}) {
@@ -55,7 +60,14 @@ query($id: ID!) { runOrError(runId: $id) { ... on Run { status eventConnection(l
 
 
 @pytest.fixture(scope="module")
-def dev(tmp_path_factory: pytest.TempPathFactory, connect_server: ConnectServer) -> Iterator[DagsterDev]:
+def receiver() -> Iterator[Receiver]:
+    """Where the alerts go."""
+    with Receiver.listening() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory, connect_server: ConnectServer, receiver: Receiver) -> Iterator[DagsterDev]:
     """`make dev` over a fresh folder with the sample month, 15 September's file broken; runs share a warm Spark server."""
     folder = tmp_path_factory.mktemp("dev")
     write_september(folder / "landing", force=False)
@@ -68,6 +80,7 @@ def dev(tmp_path_factory: pytest.TempPathFactory, connect_server: ConnectServer)
             SHOP_LAKE=str(folder / "lake"),
             DAGSTER_HOME=str(folder / "dagster_home"),
             SHOP_SPARK_REMOTE=connect_server.url,
+            SHOP_ALERT_URLS=receiver.url,
         )
     )
     yield server
@@ -122,6 +135,8 @@ def test_the_ui_shows_the_project_and_starts_without_a_warning_of_ours(dev: Dags
     lines = [line for line in dev.log.splitlines() if "Warning" in line or "shop_pipeline/" in line]
     lines = [line for line in lines if "/site-packages/" not in line]
     assert lines == []
+    # C93: what is off is said where it is started.
+    assert "switched off: till_daily, shopflow_daily, maintain_tables_weekly, till_file_sensor" in dev.log
 
 
 def test_a_backfill_with_a_bad_day_started_in_the_ui(dev: DagsterDev, instance: dg.DagsterInstance) -> None:
@@ -216,6 +231,53 @@ def test_recheck_days_is_started_with_a_run_date(dev: DagsterDev, instance: dg.D
     assert any("ok 2026-09-01: 3 rows" in (event.get("message") or "") for event in run["eventConnection"]["events"])
     assert world.version() == version
     assert world.log(date(2026, 9, 1))[-1].kind == "check"
+
+
+def test_it_runs_itself(dev: DagsterDev, instance: dg.DagsterInstance, receiver: Receiver) -> None:
+    """E2, C93: switched on, a file that comes is in gold by itself; an old file that is edited runs its day alone, one that is
+    touched runs nothing, and one that is broken is told of once and keeps its rows."""
+    world = World(dev.folder, SparkResource(spark_config={}), instance)
+    orders = dev.folder / "landing" / "orders"
+
+    def put(day: date, content: bytes) -> None:
+        file = orders / f"{day}.csv"
+        file.write_bytes(content)
+        # As if it had been there for a while: nobody writes to it any more.
+        moment = time.time() - 90
+        os.utime(file, (moment, moment))
+
+    def runs() -> list[str]:
+        found = dev.graphql(RUNS)["runsOrError"]["results"]
+        return [tag["value"] for run in found for tag in run["tags"] if tag["key"] == "dagster/partition"]
+
+    def sold(day: date) -> int:
+        rows = world.query(f"SELECT orders FROM daily_sales WHERE order_date = '{day}'", "daily_sales")
+        return int(rows[0][0]) if rows else 0
+
+    before, yesterday = len(runs()), datetime.now(UTC).date() - timedelta(days=1)
+    for name in ("till_file_sensor", "till_correction_radar", "alerts"):
+        selector = {"repositoryLocationName": "shop_pipeline", "repositoryName": "__repository__", "sensorName": name}
+        assert dev.graphql(START_SENSOR, sensor=selector)["startSensor"]["__typename"] == "Sensor"
+    put(yesterday, b"order_id,customer_id,amount,ordered_at\n3001,C01,5.00," + f"{yesterday}T10:00:00\n".encode())
+    edited, touched, broken = date(2026, 9, 10), date(2026, 9, 11), date(2026, 9, 12)
+    stood = sold(edited)
+    put(edited, (orders / f"{edited}.csv").read_bytes() + b"3000,C02,19.99,2026-09-10T20:30:00\n")
+    put(touched, (orders / f"{touched}.csv").read_bytes().replace(b"\r\n", b"\n"))
+    wait_until("the file that came is in gold", lambda: sold(yesterday) == 1, timeout=240)
+    wait_until("the correction is in gold", lambda: sold(edited) == stood + 1, timeout=240)
+    kept = sold(broken)
+    put(broken, (orders / f"{broken}.csv").read_bytes().replace(b"\r\n2", b"\r\nx2"))
+
+    def told() -> list[str]:
+        return [each["message"] for each in receiver.got if each["title"] == "failed: orders_daily, check_day"]
+
+    wait_until("the broken day is told of", told, timeout=240)
+    # Two more ticks of each.
+    time.sleep(75)
+    assert len(told()) == 1
+    assert "2026-09-12.csv, line 2, column order_id" in told()[0]
+    assert sold(broken) == kept
+    assert sorted(runs()[: len(runs()) - before]) == ["2026-09-11", "2026-09-13", (yesterday + timedelta(days=1)).isoformat()]
 
 
 def test_the_pages_of_the_job_offer_its_run_dates(dev: DagsterDev) -> None:
