@@ -160,3 +160,20 @@ def test_a_plan_needs_no_java_and_nothing_that_is_not_there(shop_without_spark: 
     rows = planned(shop_without_spark, "2026-09-02", "2026-09-02")
     assert [(row["day"], row["state"]) for row in rows] == [(day.isoformat(), "missing")]
     assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_a_second_retry_touches_the_failed_day_alone(shop: Shop, tmp_path: Path) -> None:
+    """C120, C121, C110: fails, is tried again and fails, is mended and runs; then nothing is left to do."""
+    assert shop("sample").status == 0
+    file = tmp_path / "landing" / "orders" / "2026-09-02.csv"
+    whole = file.read_bytes()
+    edit(file, b"\r\n2", b"\r\nx2")
+    ran = shop("backfill", "2026-09-02", "2026-09-04")
+    assert (ran.status, ran.last) == (1, "ran 3 runs, 1 failed; orders_daily has 2 days, 7 orders")
+    again = ("backfill", "2026-09-02", "2026-09-04", "--reprocess", "failed")
+    ran = shop(*again)
+    assert (ran.status, ran.last) == (1, "ran 1 runs, 1 failed; orders_daily has 2 days, 7 orders")
+    file.write_bytes(whole)
+    for runs in (1, 0):
+        ran = shop(*again)
+        assert (ran.status, ran.last) == (0, f"ran {runs} runs, 0 failed; orders_daily has 3 days, 12 orders")
