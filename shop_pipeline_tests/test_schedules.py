@@ -1,6 +1,7 @@
 """The daily schedules, by Dagster's own evaluation of a tick: rows B9, C6, D12."""
 
 from datetime import UTC, date, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import dagster as dg
@@ -14,29 +15,38 @@ from shop_pipeline.automation.schedules import SOURCE, daily_job, daily_keys, da
 from shop_pipeline.core.contract_file import load_contract
 from shop_pipeline.core.days import ONE_DAY
 from shop_pipeline.partitions import business_dates, run_dates
+from shop_pipeline.resources import ShopflowResource, TillFilesResource
+from shop_pipeline_tests.builders import write_day
 from shop_pipeline_tests.conftest import RANGE
 
 TILL, SHOPFLOW = load_contract("orders_daily"), load_contract("shopflow_orders")
 
 
-def tick(name: str, at: datetime) -> dg.RunRequest:
-    """What a shipped schedule asks for at a time."""
+def tick(name: str, at: datetime, landing: Path) -> dg.RunRequest | str:
+    """What a shipped schedule asks for at a time, or why it asks for nothing."""
     from shop_pipeline.definitions import defs
 
     schedule = defs.resolve_schedule_def(name)
     with time_machine.travel(at, tick=False), dg.DagsterInstance.ephemeral() as instance:
         context = dg.build_schedule_context(
-            instance=instance, scheduled_execution_time=at, repository_def=defs.get_repository_def()
+            instance=instance,
+            scheduled_execution_time=at,
+            repository_def=defs.get_repository_def(),
+            resources={
+                "till_files": TillFilesResource(landing=str(landing)),
+                "shopflow": dg.ResourceDefinition.hardcoded_resource(ShopflowResource.at("postgresql://app@127.0.0.1:1/shopflow")),
+            },
         )
-        requests = schedule.evaluate_tick(context).run_requests
-    assert requests is not None
-    (request,) = requests
-    return request
+        data = schedule.evaluate_tick(context)
+    requests = list(data.run_requests or [])
+    assert len(requests) <= 1
+    return requests[0] if requests else str(data.skip_message)
 
 
-def test_the_web_shop_runs_the_day_that_is_over_and_its_lookback_as_one_run() -> None:
+def test_the_web_shop_runs_the_day_that_is_over_and_its_lookback_as_one_run(tmp_path: Path) -> None:
     """C6, D12: at 06:00 on D the finished day D-1 and, as the contract says, the three days before it."""
-    request = tick("shopflow_daily", datetime(2024, 3, 15, 6, tzinfo=UTC))
+    request = tick("shopflow_daily", datetime(2024, 3, 15, 6, tzinfo=UTC), tmp_path)
+    assert isinstance(request, dg.RunRequest)
     assert [request.tags[name] for name in RANGE] == ["2024-03-11", "2024-03-14"]
     assert request.partition_key is None
     assert SHOPFLOW.lookback == 3
@@ -50,10 +60,18 @@ def test_the_daily_runs_of_one_source_are_marked_as_such(source: str) -> None:
     assert defs.resolve_job_def(f"{source}_pipeline").tags[SOURCE] == source
 
 
-def test_the_till_runs_its_run_date() -> None:
+def test_the_till_runs_its_run_date(tmp_path: Path) -> None:
     """At 02:00 on D the run date D, which loads D-1; nothing is loaded twice, for the till's files are complete."""
-    request = tick("till_daily", datetime(2026, 9, 16, 2, tzinfo=UTC))
+    write_day(tmp_path, date(2026, 9, 15), "order_id")
+    request = tick("till_daily", datetime(2026, 9, 16, 2, tzinfo=UTC), tmp_path)
+    assert isinstance(request, dg.RunRequest)
     assert request.partition_key == "2026-09-16"
+
+
+def test_a_day_without_a_file_fails_no_run(tmp_path: Path) -> None:
+    """A clone with the sample alone would have a failed run every night."""
+    said = tick("till_daily", datetime(2026, 9, 16, 2, tzinfo=UTC), tmp_path)
+    assert "2026-09-15 (run date 2026-09-16) has no source yet" in str(said)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ import dagster as dg
 from shop_pipeline.assets.daily_load import Feed
 from shop_pipeline.automation.local_runs import RANGE_END, RANGE_START
 from shop_pipeline.core.days import ONE_DAY
+from shop_pipeline.core.errors import ShopError
+from shop_pipeline.core.sources import Source
 
 if TYPE_CHECKING:
     # What define_asset_job returns; it has no public name.
@@ -37,7 +39,8 @@ def daily_schedule(
 ) -> dg.ScheduleDefinition:
     """Every day at `hour` in `timezone`: the day before, and the contract's `lookback` days before that, as one run.
 
-    Ships stopped. Switched on, it asks for the days of its own ticks; nothing is caught up.
+    Ships stopped. Switched on, it asks for the days of its own ticks; nothing is caught up. Where the newest day has no source
+    yet there is nothing to run: that is told by the freshness of the feed, and not by a run that fails every night.
     """
     lookback, rule = feed.contract.lookback, feed.rule
     again = f", and again the {lookback} days before it, which its source may still change" if lookback else ""
@@ -48,6 +51,7 @@ def daily_schedule(
         cron_schedule=f"0 {hour} * * *",
         execution_timezone=timezone,
         default_status=dg.DefaultScheduleStatus.STOPPED,
+        required_resource_keys={feed.source},
         description=f"Daily at {hour:02d}:00 ({timezone}): the day that is over{again}. A key is a {rule.key_name}.",
     )
     def at_the_hour(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
@@ -55,6 +59,16 @@ def daily_schedule(
         keys = daily_keys(feed, newest)
         if not keys:
             return dg.SkipReason(f"{newest} ({rule.key_name} {rule.key(newest)}) lies before the first {rule.key_name}.")
+        try:
+            source: Source = getattr(context.resources, feed.source).source(feed.contract)
+        except ShopError as problem:
+            # It is not set where the source is.
+            return dg.SkipReason(str(problem))
+        if newest in source.missing([newest]):
+            return dg.SkipReason(
+                f"{newest} ({rule.key_name} {rule.key(newest)}) has no source yet: a sensor loads it when it comes, or "
+                f"`shop backfill {rule.key(newest)} {rule.key(newest)}`"
+            )
         if len(keys) == 1:
             return dg.RunRequest(partition_key=keys[0])
         return dg.RunRequest(tags={RANGE_START: keys[0], RANGE_END: keys[-1]})

@@ -74,6 +74,10 @@ def test_a_third_source(world: World, url: str, run: Run, tmp_path: Path) -> Non
     whole = dg.Definitions.merge(told, dg.Definitions(resources=resources))
     schedule = whole.resolve_schedule_def("returns_daily")
     at = datetime(2024, 1, 15, 7, tzinfo=UTC)
-    with dg.build_schedule_context(scheduled_execution_time=at, repository_def=whole.get_repository_def()) as context:
+    with dg.build_schedule_context(
+        scheduled_execution_time=at,
+        repository_def=whole.get_repository_def(),
+        resources={"shopflow": dg.ResourceDefinition.hardcoded_resource(database)},
+    ) as context:
         (request,) = schedule.evaluate_tick(context).run_requests or []
     assert request.partition_key == "2024-01-14"
