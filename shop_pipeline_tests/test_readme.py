@@ -11,7 +11,7 @@ from shop_pipeline_tests.conftest import REPOSITORY, clean_environment
 from shop_pipeline_tests.servers import ConnectServer
 
 README = (REPOSITORY / "README.md").read_text()
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.apart]
 
 
 def sessions() -> list[list[tuple[str, str]]]:

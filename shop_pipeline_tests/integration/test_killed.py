@@ -28,7 +28,7 @@ from shop_pipeline_tests.fire import (
 )
 from shop_pipeline_tests.servers import ConnectServer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.apart]
 
 DAYS = list(month(0))
 KEYS = [run_date(day) for day in DAYS]

@@ -19,7 +19,7 @@ from shop_pipeline_tests.builders import rows_of
 from shop_pipeline_tests.conftest import Shop, World, clean_environment, run_shop, wait_until
 from shop_pipeline_tests.servers import ConnectServer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.apart]
 WITHOUT_JAVA = {"JAVA_HOME": "/nowhere"}
 
 
