@@ -206,7 +206,7 @@ def plan(
                 day.day,
                 day.state.value,
                 *(day.added, day.removed, day.changed),
-                list(day.reasons) if as_json else _cut(" ".join(day.reasons), as_json),
+                list(day.reasons) if as_json else " ".join(day.reasons),
             ]
             for day in planned.days
         ]

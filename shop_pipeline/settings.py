@@ -96,7 +96,18 @@ class Settings(BaseSettings):
     @field_validator("alert_urls", mode="before")
     @classmethod
     def _urls(cls, text: object) -> object:
-        return tuple(text.split()) if isinstance(text, str) else text
+        urls = tuple(text.split()) if isinstance(text, str) else ()
+        if urls:
+            import apprise
+
+            known = [apprise.Apprise.instantiate(url, suppress_exceptions=True) is not None for url in urls]
+            if not all(known):
+                # Not repeated here: an address may have a password in it.
+                raise ValueError(
+                    f"entry {known.index(False) + 1} is no address that apprise knows; write such as mailto://… or json://…, with "
+                    "blanks between them and none within (a blank in a password is %20)"
+                )
+        return urls
 
     @field_validator("first_run_date", "shopflow_first_day", mode="before")
     @classmethod

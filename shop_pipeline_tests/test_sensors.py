@@ -157,6 +157,22 @@ def test_odd_names_are_told_and_never_loaded(watched: Watched) -> None:
     assert "until their day is over: 2026-09-21" in str(result.skip_message)
 
 
+def test_what_is_no_file_holds_nothing_up(watched: Watched) -> None:
+    """A pipe has no end, a link may lead nowhere, a folder is none; a day before the first is told."""
+    orders = watched.folder / "landing" / "orders"
+    orders.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(orders / "2026-09-10.csv")
+    (orders / "2026-09-11.csv").symlink_to("nowhere")
+    (orders / "2026-09-12.csv").mkdir()
+    watched.put(date(2026, 8, 1), rows_of(NEWEST, 1, 3))
+    watched.put(NEWEST, rows_of(NEWEST, 1, 3))
+    assert watched.asked() == ["2026-09-21"]
+    watched.loaded(NEWEST)
+    said = str(watched.tick().skip_message)
+    assert all(repr(f"2026-09-{day}.csv") in said for day in (10, 11, 12))
+    assert "there is no such run date (the first one is a setting): 2026-08-01" in said
+
+
 def test_switched_on_it_catches_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """C113: what lay there before is for a backfill, but for the newest day; what changes afterwards has come."""
     with dg.DagsterInstance.ephemeral() as instance:

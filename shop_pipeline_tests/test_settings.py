@@ -115,6 +115,17 @@ def test_only_the_settings_read_the_environment(path: Path) -> None:
         assert not reads & {"environ", "getenv"}
 
 
+@pytest.mark.parametrize(
+    ("urls", "entry"),
+    [("nonsense://u:pw123@x", 1), ("json://127.0.0.1:1/ justtext-pw123", 2), ("json://user:my pw123@127.0.0.1:1/", 1)],
+)
+def test_an_alert_address_that_is_none_stops_start_up_unread(monkeypatch: pytest.MonkeyPatch, urls: str, entry: int) -> None:
+    monkeypatch.setenv("SHOP_ALERT_URLS", urls)
+    with pytest.raises(SettingError, match=f"SHOP_ALERT_URLS: entry {entry} is no address that apprise knows") as caught:
+        load_settings()
+    assert "pw123" not in str(caught.value)
+
+
 CLOCKS = {"now", "today", "utcnow", "time", "localtime", "gmtime", "current_date", "current_timestamp", "monotonic"}
 
 

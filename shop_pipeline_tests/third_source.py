@@ -29,5 +29,5 @@ def returns_pipeline(contract: Contract, database: ShopflowResource, today: date
         schedules=[daily_schedule("returns_daily", job, feed, hour=7, timezone="UTC")],
         executor=dg.in_process_executor,
     )
-    figures = Figures(contract.table, {"returns": "count(*)"}, each_order_once=False)
+    figures = Figures(contract.table, {"returns": "count(*)"})
     return Pipeline(feed, returns, (), recheck, database, "SHOPFLOW_FIRST_DAY", "returns_pipeline", figures), told

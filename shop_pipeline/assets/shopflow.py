@@ -19,7 +19,6 @@ GROUP = "shopflow"
 FIGURES = Figures(
     per_day.TABLE,
     {"orders": "count(*)", "delivered": f"count(*) FILTER (WHERE status = '{per_day.DELIVERED}')"},
-    each_order_once=False,
 )
 OWNERS = ["team:shop"]
 

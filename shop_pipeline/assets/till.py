@@ -16,7 +16,7 @@ from shop_pipeline.core.plan import Figures
 from shop_pipeline.resources import ClockResource, SparkResource
 
 GROUP = "till"
-FIGURES = Figures("daily_sales", {"orders": "count(*)", "revenue": "sum(amount)"}, each_order_once=True)
+FIGURES = Figures("daily_sales", {"orders": "count(*)", "revenue": "sum(amount)"}, through="silver_orders")
 OWNERS = ["team:shop"]
 _OWN_COLUMNS = {
     "order_date": "The day of the order itself, whichever file brought it.",

@@ -27,6 +27,8 @@ SECONDS = 30
 _NOT_FROM_RUNS = {FRESHNESS, MISSING}
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 RUNS_AT_ONCE = 200
+# How many messages are kept for a channel that takes none.
+KEPT = 100
 
 
 @dataclass
@@ -212,7 +214,7 @@ def _restated(lake: Lake, memory: _Memory, owner: str) -> Message | None:
 def _deliver(urls: Sequence[str], messages: Sequence[Message], memory: _Memory) -> list[str]:
     """Send what is new and what was not delivered, channel by channel; what fails is kept. Gives a sentence for each that did."""
     problems, left = [], {}
-    for url in urls:
+    for number, url in enumerate(urls, start=1):
         # Neither a log nor Dagster's records get an address, for it may have a password in it.
         name = sha256(url.encode()).hexdigest()[:12]
         waiting = [*memory.undelivered.get(name, []), *([each.title, each.body] for each in messages)]
@@ -221,8 +223,8 @@ def _deliver(urls: Sequence[str], messages: Sequence[Message], memory: _Memory) 
         while waiting and channel.notify(title=waiting[0][0], body=waiting[0][1], body_format=apprise.NotifyFormat.TEXT):
             waiting.pop(0)
         if waiting:
-            left[name] = waiting
-            kind = url.split(":", 1)[0]
-            problems.append(f"{len(waiting)} messages could not be delivered to the {kind} channel; they are sent again")
+            left[name] = waiting[-KEPT:]
+            service = channel[0].service_name if len(channel) else "unknown"
+            problems.append(f"{len(waiting)} messages could not be delivered to channel {number} ({service}); they are sent again")
     memory.undelivered = left
     return problems

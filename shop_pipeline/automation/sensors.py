@@ -136,6 +136,9 @@ def _result(
             )
             context.log.info(f"{feed.rule.key_name} {first_key} to {last_key} (days {part[0]} to {part[-1]}): a run is asked for")
     notes = _notes(feed, found, [day for day in tokens if keys[day] in busy])
+    outside = [day for day, key in keys.items() if not feed.partitions.has_partition_key(key)]
+    if outside:
+        notes.append(f"not loaded, for there is no such {feed.rule.key_name} (the first one is a setting): {_listed(outside)}")
     for note in notes:
         context.log.info(note)
     reason = None if requests else "; ".join(notes) or "nothing new"
@@ -147,7 +150,7 @@ def _notes(feed: Feed, found: Findings, busy: Sequence[object]) -> list[str]:
     notes = []
     if found.odd:
         more = f" and {len(found.odd) - SHOWN} more" if len(found.odd) > SHOWN else ""
-        notes.append(f"not loaded, for their names are no day's (YYYY-MM-DD.csv): {', '.join(map(repr, found.odd[:SHOWN]))}{more}")
+        notes.append(f"not loaded, for they are no day's file (YYYY-MM-DD.csv): {', '.join(map(repr, found.odd[:SHOWN]))}{more}")
     if found.waiting:
         notes.append(f"waiting until complete, or until their day is over: {_listed(found.waiting)}")
     if busy:

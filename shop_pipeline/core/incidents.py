@@ -60,7 +60,7 @@ class Incidents:
     def messages(self) -> list[Message]:
         """What is to be told of what was seen since the last time: one message for each cause."""
         found = [_begun(list(troubles.values())) for troubles in self._begun.values() if troubles]
-        found += [Message(f"over: {title}", f"{_listed(keys)}: well again.") for title, keys in self._over.values()]
+        found += [Message(f"over: {title}", _well(keys)) for title, keys in self._over.values()]
         self._begun, self._over = {}, {}
         return found
 
@@ -83,10 +83,15 @@ def cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
+def _well(keys: Sequence[str]) -> str:
+    named = _listed(keys)
+    return f"{named}: well again." if named else "Well again."
+
+
 def _listed(keys: Iterable[str]) -> str:
     named = [key for key in keys if key]
     shown = ", ".join(named[:SHOWN])
-    return f"{shown} and {len(named) - SHOWN} more" if len(named) > SHOWN else shown or "it"
+    return f"{shown} and {len(named) - SHOWN} more" if len(named) > SHOWN else shown
 
 
 def restated(rows: Sequence[Mapping[str, Any]], table: str, owner: str) -> Message | None:

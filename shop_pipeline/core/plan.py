@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
-from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from shop_pipeline.core.duck import identifier
 from shop_pipeline.core.lake import Lake, data_files, table_id, view
 from shop_pipeline.core.ledger import Ledger
 from shop_pipeline.core.readable import readable_days
+from shop_pipeline.core.reprocess import behind
 from shop_pipeline.core.scratch import Scratch
 from shop_pipeline.core.sources import OpenSource, Source
 
@@ -29,6 +29,9 @@ class State(Enum):
     CHANGED = "changed"
     MISSING = "missing"
     REFUSED = "refused"
+
+
+_LOADED = (State.NEW, State.CHANGED)
 
 
 @dataclass(frozen=True)
@@ -57,13 +60,18 @@ class Effect:
 class Figures:
     """How a feed's figures come from its rows: the table they are in, and each of them as SQL over the rows of a day.
 
-    `each_order_once`: the rows are first reduced to the newest one of each key, and count for the day of their event; else every
-    row counts, for the day of its source.
+    `through`: the table in between, which has of each key the newest row, for the day of its event. Without one every row counts,
+    for the day of its source.
     """
 
     table: str
     measures: Mapping[str, str]
-    each_order_once: bool
+    through: str | None = None
+
+    @property
+    def made(self) -> list[str]:
+        """The tables that are made of the loaded one, in this order."""
+        return [*([self.through] if self.through else []), self.table]
 
 
 @dataclass(frozen=True)
@@ -138,7 +146,9 @@ class _Planning:
             again = f"rerun {self.rule.key_name} {self.keys[day]}"
             sentence = gates.refusal(self.con, self.contract, self.source, day, self.readings[day], judgements[day], again)
             if sentence is not None:
-                self.planned[day] = PlannedDay(self.keys[day], day, State.REFUSED, reasons=tuple(sentence.splitlines()))
+                stays = ["The rows that were loaded stay."] if self.verdicts[day].verified else []
+                reasons = (*sentence.splitlines(), *stays)
+                self.planned[day] = PlannedDay(self.keys[day], day, State.REFUSED, reasons=reasons)
 
     def _compare(self, days: Sequence[date]) -> None:
         """Count, day by day, the keys that the source has more often than the table, less often, and with other values."""
@@ -194,78 +204,84 @@ class _Planning:
         return ", ".join(f"{identifier(column.typed_name)} AS {identifier(column.name)}" for column in self.contract.columns)
 
     def _effects(self) -> list[Effect]:
-        """The figures before and after: those of the days' own keys, taken off and added to what stands there."""
-        loaded = [day for day, each in self.planned.items() if each.state in (State.NEW, State.CHANGED)]
-        days = [day for day in loaded if not self.source.drift(day).added]
+        """The figures as they are and as they would be, after the days' own rows have taken their place."""
+        late = behind(self.lake, self.contract, self.figures.made, sorted(self.keys))
+        run = [
+            day for day, each in self.planned.items() if each.state in _LOADED or (each.state is State.UNCHANGED and day in late)
+        ]
+        days = sorted(day for day in run if not self.source.drift(day).added)
         if not days:
             return []
-        self._rows(days)
-        measures = {name: f"coalesce({sql}, 0)" for name, sql in self.figures.measures.items()}
-        of_side = ", ".join(f"{sql} AS {identifier(name)}" for name, sql in measures.items())
-        found: dict[str, dict[date, tuple[Any, ...]]] = {}
-        for side in ("before", "after"):
-            rows = f"SELECT * FROM rows_{side} WHERE k IN (SELECT k FROM touched)"
-            event = self.contract.event_time
-            counts_for = "order_date"
-            if self.figures.each_order_once:
-                newest = "_source_version DESC, order_date DESC, _source_seq DESC"
-                rows += f" QUALIFY row_number() OVER (PARTITION BY k ORDER BY {newest}) = 1"
-                counts_for = f"CAST({identifier(event.name)} AS DATE)" if event else counts_for
-            answer = self.con.execute(f"SELECT {counts_for} AS d, {of_side} FROM ({rows}) GROUP BY d").fetchall()
-            found[side] = {day: tuple(values) for day, *values in answer}
-        there = self._figures_there(sorted({*found["before"], *found["after"]}))
-        nothing: tuple[Any, ...] = (0,) * len(measures)
+        self._new_rows(days)
+        after = self._folded(days) if self.figures.through else "SELECT * FROM new_rows"
+        names = ", ".join(f"coalesce({sql}, 0) AS {identifier(name)}" for name, sql in self.figures.measures.items())
+        then = {
+            day: tuple(each) for day, *each in self.con.execute(f"SELECT event_day, {names} FROM ({after}) GROUP BY ALL").fetchall()
+        }
+        there = self._figures_there()
+        nothing: tuple[Any, ...] = (0,) * len(self.figures.measures)
         effects = []
-        for day in sorted({*found["before"], *found["after"]}):
-            stands = there.get(day, nothing)
-            lost, won = found["before"].get(day, nothing), found["after"].get(day, nothing)
-            then = tuple(now - less + more for now, less, more in zip(stands, lost, won, strict=True))
-            if then != stands:
-                names = list(measures)
-                effects.append(Effect(day, dict(zip(names, stands, strict=True)), dict(zip(names, then, strict=True))))
+        for day in sorted({*then, *there} if self.figures.through else days):
+            old, new = there.get(day, nothing), then.get(day, nothing)
+            if old != new:
+                both = (dict(zip(self.figures.measures, values, strict=True)) for values in (old, new))
+                effects.append(Effect(day, *both))
         return effects
 
-    def _rows(self, days: Sequence[date]) -> None:
-        """The tables `rows_before` and `rows_after` of verified rows, and `touched`, the keys of the days in either."""
-        needed = ", ".join(identifier(column.name) for column in self.contract.columns)
-        key = identifier(self.contract.key)
+    def _new_rows(self, days: Sequence[date]) -> None:
+        """The table `new_rows`: the good rows that these days' sources have, by the table's columns."""
         version = self.contract.source_version
         as_new = "CAST(order_date AS TIMESTAMP)"
         if version is not None:
             as_new = f"coalesce({identifier(version)}, {as_new})"
-        of_source = (
-            f"SELECT {needed}, {key} AS k, order_date, {as_new} AS _source_version, printf('%012d', _record) AS _source_seq FROM ("
+        self.con.execute(
+            f"CREATE OR REPLACE TEMP TABLE new_rows AS SELECT {self._needed()}, order_date AS event_day, "
+            f"order_date AS _source_day, {as_new} AS _source_version, printf('%012d', _record) AS _source_seq FROM ("
             f"SELECT {self._typed()}, order_date, _record FROM ({judged(self.con, self.contract, self.source, days)}) "
             f"WHERE _broken & {self.contract.bad_bits} = 0)"
         )
-        self.con.execute(f"CREATE OR REPLACE TEMP TABLE rows_after AS {of_source}")
-        self.con.execute("CREATE OR REPLACE TEMP TABLE rows_before AS SELECT * FROM rows_after WHERE false")
-        listed = ", ".join(f"DATE '{day}'" for day in days)
-        if self.table is not None:
-            readable = [day for day, each in self.readable.items() if each.ok]
-            whole = readable if self.figures.each_order_once else [day for day in readable if day in set(days)]
-            view(self.con, "readable", self.table, whole)
-            own = ", ".join(f"DATE '{day}'" for day in whole) or "NULL"
-            columns = f"{needed}, {key} AS k, order_date, _source_version, _source_seq"
-            self.con.execute(
-                f"CREATE OR REPLACE TEMP TABLE touched AS SELECT k FROM rows_after UNION SELECT {key} FROM readable "
-                f"WHERE order_date IN ({listed}) AND order_date IN ({own})"
-            )
-            self.con.execute(
-                f"INSERT INTO rows_before BY NAME SELECT {columns} FROM readable "
-                f"WHERE order_date IN ({own}) AND {key} IN (SELECT k FROM touched)"
-            )
-            self.con.execute(f"INSERT INTO rows_after BY NAME SELECT * FROM rows_before WHERE order_date NOT IN ({listed})")
-        else:
-            self.con.execute("CREATE OR REPLACE TEMP TABLE touched AS SELECT DISTINCT k FROM rows_after")
 
-    def _figures_there(self, days: Sequence[date]) -> dict[date, tuple[Any, ...]]:
-        """What the figures are now."""
+    def _needed(self) -> str:
+        return ", ".join(identifier(column.name) for column in self.contract.columns)
+
+    def _folded(self, days: Sequence[date]) -> str:
+        """SQL: the rows of the table in between, after these days were merged into it: of each key the newest of all days."""
+        key, event = identifier(self.contract.key), self.contract.event_time
+        day_of_event = f"CAST({identifier(event.name)} AS DATE)" if event else "_source_day"
+        columns = f"{self._needed()}, event_day, _source_day, _source_version, _source_seq"
+        between = self.lake.open(self.figures.through or "")
+        self.con.execute("CREATE OR REPLACE TEMP TABLE between_now AS SELECT * FROM new_rows WHERE false")
+        if between is not None:
+            view(self.con, "between", between)
+            self.con.execute(
+                f"INSERT INTO between_now BY NAME SELECT {self._needed()}, order_date AS event_day, _source_day, _source_version, "
+                "_source_seq FROM between"
+            )
+        listed = ", ".join(f"DATE '{day}'" for day in days)
+        self.con.execute(
+            f"CREATE OR REPLACE TEMP TABLE touched AS SELECT {key} AS k FROM new_rows "
+            f"UNION SELECT {key} FROM between_now WHERE _source_day IN ({listed})"
+        )
+        others = [day for day, each in self.readable.items() if each.ok and day not in set(days)]
+        if self.table is not None and others:
+            view(self.con, "others", self.table, others)
+            own = ", ".join(f"DATE '{day}'" for day in others)
+            self.con.execute(
+                f"INSERT INTO new_rows BY NAME SELECT {self._needed()}, order_date AS event_day, order_date AS _source_day, "
+                f"_source_version, _source_seq FROM others WHERE order_date IN ({own}) AND {key} IN (SELECT k FROM touched)"
+            )
+        newest = "_source_version DESC, _source_day DESC, _source_seq DESC"
+        return (
+            f"SELECT {columns} FROM between_now WHERE {key} NOT IN (SELECT k FROM touched) UNION ALL "
+            f"SELECT * REPLACE ({day_of_event} AS event_day) FROM new_rows "
+            f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {newest}) = 1"
+        )
+
+    def _figures_there(self) -> dict[date, tuple[Any, ...]]:
+        """What the figures are now, by day."""
         table = self.lake.open(self.figures.table)
-        if table is None or not days:
+        if table is None:
             return {}
         view(self.con, "figures_now", table)
-        names = ", ".join(identifier(name) for name in self.figures.measures)
-        listed = ", ".join(f"DATE '{day}'" for day in days)
-        rows = self.con.execute(f"SELECT order_date, {names} FROM figures_now WHERE order_date IN ({listed})").fetchall()
-        return {day: tuple(Decimal(0) if value is None else value for value in values) for day, *values in rows}
+        names = ", ".join(f"coalesce({identifier(name)}, 0)" for name in self.figures.measures)
+        return {day: tuple(each) for day, *each in self.con.execute(f"SELECT order_date, {names} FROM figures_now").fetchall()}

@@ -6,13 +6,13 @@ from enum import Enum
 
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.lake import Lake, table_id
-from shop_pipeline.core.ledger import APPEND, LOAD, Entry, Ledger
+from shop_pipeline.core.ledger import APPEND, LOAD, SUCCEEDED, Entry, Ledger
 from shop_pipeline.core.sources import BYTES, Source
 
 
 class Reprocess(Enum):
-    """`none`: the days never tried; `failed`: those and the failed; `completed`: all; `changed`: whose source is not what was
-    loaded."""
+    """`none`: the days never tried; `failed`: those, the failed, and those of which the tables further on have nothing or something
+    older; `completed`: all; `changed`: those whose source is not what was loaded."""
 
     NONE = "none"
     FAILED = "failed"
@@ -38,21 +38,38 @@ def choose(
         if source is None:
             raise ValueError("whether a source has changed takes the source")
         return changed_days(lake, source, contract, days)
-    tried = {each.day for each in Ledger(lake).entries(contract.sql_name, days) if each.kind in (LOAD, APPEND)}
-    never = set(days) - tried
+    newest: dict[date, Entry] = {}
+    for entry in Ledger(lake).entries(contract.sql_name, days):
+        if entry.kind in (LOAD, APPEND):
+            newest[entry.day] = entry
+    taken = set(days) - set(newest)
     if mode is Reprocess.FAILED:
-        never |= _failed(lake, [contract.table, *made], days)
-    return sorted(never)
+        # A newest attempt that failed may have left earlier rows in force.
+        taken |= {day for day, entry in newest.items() if entry.status != SUCCEEDED}
+        taken |= _closed(lake, contract.table, days) | behind(lake, contract, made, days)
+    return sorted(taken)
 
 
-def _failed(lake: Lake, tables: Sequence[str], days: Sequence[date]) -> set[date]:
-    """The days that are not verified in one of the tables."""
-    failed = set()
-    for name in tables:
-        table = lake.open(name)
-        verdicts = Ledger(lake).verdicts(name.replace("/", "."), days, None if table is None else table_id(table))
-        failed |= {day for day, verdict in verdicts.items() if not verdict.verified}
-    return failed
+def _closed(lake: Lake, name: str, days: Sequence[date]) -> set[date]:
+    """The days of a table that may not be read."""
+    table = lake.open(name)
+    verdicts = Ledger(lake).verdicts(name.replace("/", "."), days, None if table is None else table_id(table))
+    return {day for day, verdict in verdicts.items() if not verdict.verified}
+
+
+def behind(lake: Lake, contract: Contract, made: Sequence[str], days: Sequence[date]) -> set[date]:
+    """The verified days of which a table made of the loaded one has nothing, nothing good, or something older."""
+    last = {day: entry.run_at for day, entry in loaded_contents(lake, contract).items() if day in set(days)}
+    found: set[date] = set()
+    for name in made:
+        closed = _closed(lake, name, list(last))
+        ended: dict[date, Entry] = {}
+        for entry in Ledger(lake).entries(name.replace("/", "."), list(last)):
+            if entry.status == SUCCEEDED:
+                ended[entry.day] = entry
+        found |= {day for day, at in last.items() if day in closed or day not in ended or ended[day].run_at < at}
+        last = {day: ended[day].run_at for day in last if day in ended}
+    return found
 
 
 def changed_days(lake: Lake, source: Source, contract: Contract, days: Sequence[date]) -> list[date]:

@@ -158,7 +158,7 @@ def test_what_cannot_be_delivered_is_sent_later_and_once(world: World, receiver:
         world.put(DAY, "order_id,customer_id,amount,ordered_at\n1,C01,much,2026-09-01T10:00:00\n")
         world.run([KEY])
         teller.tick()
-        assert "1 messages could not be delivered to the json channel" in teller.said
+        assert "1 messages could not be delivered to channel 1 (JSON)" in teller.said
         assert str(receiver.port) not in teller.said
         assert len(mails) == 1
         receiver.down = False

@@ -177,3 +177,43 @@ def test_a_second_retry_touches_the_failed_day_alone(shop: Shop, tmp_path: Path)
     for runs in (1, 0):
         ran = shop(*again)
         assert (ran.status, ran.last) == (0, f"ran {runs} runs, 0 failed; orders_daily has 3 days, 12 orders")
+
+
+def test_a_plan_knows_what_silver_and_gold_lack(shop: Shop, loaded: Path) -> None:
+    """What it says must be what the backfill then does, where tables further on have other rows than the loaded one: a day that
+    was appended, one that was loaded and not made, one that was corrected and only loaded; and `failed` takes them."""
+    figures = "SELECT order_date, orders, revenue FROM daily_sales ORDER BY 1"
+
+    def effects(last: str = "2026-09-19") -> dict[str, int]:
+        rows = json.loads(shop("plan", "2026-09-12", last, "--figures", "--json").out)
+        return {row["order_date"]: row["orders_after"] for row in rows}
+
+    assert shop("load", "2026-09-13", "--append").status == 0
+    assert effects("2026-09-18") == {}
+    assert shop("load", "2026-09-19").status == 0
+    late = loaded / "2026-09-15.csv"
+    late.write_bytes(late.read_bytes() + LATE)
+    assert shop("load", "2026-09-16").status == 0
+    late.write_bytes(late.read_bytes() + LATE.replace(b"2131", b"2132"))
+    told = effects()
+    assert told["2026-09-15"] == 5
+    assert told["2026-09-18"] == 5
+    ran = shop("backfill", "2026-09-12", "2026-09-19", "--reprocess", "failed", "--dry-run")
+    assert [line.split()[1] for line in ran.out.splitlines()] == ["2026-09-13", "2026-09-16", "2026-09-19"]
+    assert shop("backfill", "2026-09-12", "2026-09-19").status == 0
+    stands = {row["order_date"]: row["orders"] for row in json.loads(shop("sql", figures, "--json").out)}
+    assert {day: stands[day] for day in told} == told
+    assert effects() == {}
+
+
+def test_failed_means_that_the_newest_attempt_failed(shop: Shop, loaded: Path) -> None:
+    """A correction that was refused leaves the earlier rows in force; mended, `failed` takes the day, as its alert says."""
+    file = loaded / "2026-09-13.csv"
+    whole = file.read_bytes()
+    edit(file, b"\r\n2", b"\r\nx2")
+    assert shop("load", "2026-09-14").status == 1
+    (row,) = planned(shop, "2026-09-14", "2026-09-14")
+    assert (row["state"], row["reasons"][-1]) == ("refused", "The rows that were loaded stay.")
+    file.write_bytes(whole)
+    ran = shop("backfill", "2026-09-12", "2026-09-18", "--reprocess", "failed")
+    assert ran.last.startswith("ran 1 runs, 0 failed; ")

@@ -5,6 +5,7 @@ import csv
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -95,10 +96,10 @@ class TillFiles:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     day = _day_of(entry.name)
-                    if day is not None:
-                        with suppress(FileNotFoundError):
-                            marks[day] = fingerprint_of_stat(entry.stat())
-                    elif not entry.name.startswith("."):
+                    seen = _stat(entry) if day is not None else None
+                    if day is not None and seen is not None and stat.S_ISREG(seen.st_mode):
+                        marks[day] = fingerprint_of_stat(seen)
+                    elif not entry.name.startswith(".") and (day is None or os.path.lexists(entry.path)):
                         odd.append(entry.name)
         except FileNotFoundError:
             return {}, []
@@ -386,6 +387,14 @@ class OpenTillFiles:
         return sentences
 
 
+def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """What a name in a folder leads to; None when that is nothing."""
+    try:
+        return entry.stat()
+    except OSError:
+        return None
+
+
 def _day_of(name: str) -> date | None:
     """The day whose file has this name, None when it is no day's."""
     if len(name) != len("2026-09-01.csv") or not name.endswith(".csv"):
@@ -397,9 +406,9 @@ def _day_of(name: str) -> date | None:
     return day if name == f"{day}.csv" else None
 
 
-def fingerprint_of_stat(stat: os.stat_result) -> Mark:
+def fingerprint_of_stat(seen: os.stat_result) -> Mark:
     """The mark of a file."""
-    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return (seen.st_ino, seen.st_size, seen.st_mtime_ns)
 
 
 def shown(path: Path) -> str:
