@@ -7,12 +7,15 @@ Results go to standard output and nothing else does. Exit status: 0 all good, 1 
 import json
 import logging
 import math
+import os
+import socket
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -383,6 +386,25 @@ def maintain(
     done = shop.runs.run(maintain_tables, OP, {"retention_hours": hours})
     columns = ["table", "files_before", "files_after", "removed"]
     _print_rows(columns, [[each[column] for column in columns] for each in done], as_json)
+
+
+@app.command()
+def up(
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Where the web UI listens, on 127.0.0.1.")] = 3000,
+) -> None:
+    """Start the web UI and Dagster's daemon over this folder, together; Ctrl-C stops both."""
+    _check_free(port)
+    prepare()
+    dagster = Path(sys.executable).parent / "dagster"
+    # In place of this process, so that Ctrl-C and signals are Dagster's own.
+    command = [str(dagster), "dev", "-m", "shop_pipeline.definitions", "-h", "127.0.0.1", "-p", str(port)]
+    os.execv(dagster, command)  # noqa: S606 - a program of this environment
+
+
+def _check_free(port: int) -> None:
+    with socket.socket() as probe:
+        if probe.connect_ex(("127.0.0.1", port)) == 0:
+            raise SettingError(f"Port {port} is taken: something listens there already. Stop it, or choose another with --port.")
 
 
 @app.command(hidden=True)

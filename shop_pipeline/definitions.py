@@ -11,7 +11,7 @@ from shop_pipeline.assets.ledger import run_log
 from shop_pipeline.automation.alerts import alerts
 from shop_pipeline.automation.maintenance import maintain_tables, maintenance_schedule
 from shop_pipeline.automation.pipelines import Pipeline
-from shop_pipeline.automation.schedules import daily_job, daily_schedule
+from shop_pipeline.automation.schedules import daily_job, daily_schedule, feed_checks_job, feed_checks_schedule
 from shop_pipeline.automation.sensors import database_radar, till_file_sensor
 from shop_pipeline.checks.freshness import freshness_check
 from shop_pipeline.checks.missing import missing_check
@@ -42,6 +42,8 @@ shopflow_orders = shopflow.orders_daily(shopflow_feed)
 orders_per_day = shopflow.orders_per_day(shopflow_feed)
 recheck_shopflow_days = recheck_job("recheck_shopflow_days", shopflow_feed)
 shopflow_pipeline = daily_job("shopflow", shopflow_feed, [shopflow_orders, orders_per_day])
+
+check_feeds = feed_checks_job([till_feed, shopflow_feed])
 
 spark = spark_resource(settings.spark_master, settings.spark_remote, settings.spark_memory)
 lake = LakeResource(uri=settings.lake)
@@ -90,10 +92,11 @@ defs = dg.Definitions(
         freshness_check(shopflow_feed, settings.zone),
         missing_check(shopflow_feed, "shopflow", settings.zone),
     ],
-    jobs=[till_pipeline, shopflow_pipeline, recheck_days, recheck_shopflow_days, maintain_tables],
+    jobs=[till_pipeline, shopflow_pipeline, recheck_days, recheck_shopflow_days, check_feeds, maintain_tables],
     schedules=[
         daily_schedule("till_daily", till_pipeline, till_feed, hour=2, timezone=settings.timezone),
         daily_schedule("shopflow_daily", shopflow_pipeline, shopflow_feed, hour=6, timezone="UTC"),
+        feed_checks_schedule(check_feeds),
         maintenance_schedule(settings.timezone),
     ],
     sensors=[

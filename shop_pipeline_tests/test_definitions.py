@@ -31,10 +31,12 @@ def test_the_names_people_type(definitions: dg.Definitions) -> None:
     }
     assert {job.name for job in definitions.jobs or []} == {
         *("till_pipeline", "shopflow_pipeline"),
-        *("recheck_days", "recheck_shopflow_days", "maintain_tables"),
+        *("recheck_days", "recheck_shopflow_days", "check_feeds", "maintain_tables"),
     }
     schedules = list(definitions.schedules or [])
-    assert {schedule.name for schedule in schedules} == {"till_daily", "shopflow_daily", "maintain_tables_weekly"}
+    assert {schedule.name for schedule in schedules} == {
+        *("till_daily", "shopflow_daily", "check_feeds_every_3_hours", "maintain_tables_weekly"),
+    }
     assert all(schedule.default_status is dg.DefaultScheduleStatus.STOPPED for schedule in schedules)
     sensors = list(definitions.sensors or [])
     assert {sensor.name for sensor in sensors} == {

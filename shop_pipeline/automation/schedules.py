@@ -9,6 +9,8 @@ import dagster as dg
 
 from shop_pipeline.assets.daily_load import Feed
 from shop_pipeline.automation.local_runs import RANGE_END, RANGE_START
+from shop_pipeline.checks.freshness import FRESHNESS
+from shop_pipeline.checks.missing import MISSING
 from shop_pipeline.core.days import ONE_DAY
 from shop_pipeline.core.errors import ShopError
 from shop_pipeline.core.sources import Source
@@ -31,6 +33,28 @@ def daily_job(source: str, feed: Feed, assets: Sequence[dg.AssetsDefinition]) ->
             f"Loads the day of a {feed.rule.key_name} into {feed.contract.table} and makes what is made of it: "
             f"{', '.join(key.to_user_string() for asset in assets[1:] for key in asset.keys)}."
         ),
+    )
+
+
+def feed_checks_job(feeds: Sequence[Feed]) -> "UnresolvedAssetJobDefinition":
+    """The job `check_feeds`: is each feed on time, and which of its days are missing. Loads nothing and needs no Java."""
+    checks = [dg.AssetCheckKey(feed.asset, name) for feed in feeds for name in (FRESHNESS, MISSING)]
+    return dg.define_asset_job(
+        "check_feeds",
+        selection=dg.AssetSelection.checks(*checks),
+        description="Whether each feed is on time, and which of its days are missing. Loads nothing.",
+    )
+
+
+def feed_checks_schedule(job: "UnresolvedAssetJobDefinition") -> dg.ScheduleDefinition:
+    """Every three hours, so that what a scheduler missed that was down is listed within hours of its coming back. Ships stopped."""
+    return dg.ScheduleDefinition(
+        name="check_feeds_every_3_hours",
+        job=job,
+        cron_schedule="15 */3 * * *",
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description="Every three hours: check_feeds.",
     )
 
 

@@ -136,7 +136,7 @@ def test_the_ui_shows_the_project_and_starts_without_a_warning_of_ours(dev: Dags
     lines = [line for line in lines if "/site-packages/" not in line]
     assert lines == []
     # C93: what is off is said where it is started.
-    assert "switched off: till_daily, shopflow_daily, maintain_tables_weekly, till_file_sensor" in dev.log
+    assert "switched off: till_daily, shopflow_daily, check_feeds_every_3_hours, " in dev.log
 
 
 def test_a_backfill_with_a_bad_day_started_in_the_ui(dev: DagsterDev, instance: dg.DagsterInstance) -> None:

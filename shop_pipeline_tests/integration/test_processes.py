@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import dagster as dg
+import psutil
 import pytest
 import time_machine
 
@@ -17,7 +18,7 @@ from shop_pipeline.core.lake import Lake, row_count
 from shop_pipeline.resources import SparkResource
 from shop_pipeline_tests.builders import rows_of
 from shop_pipeline_tests.conftest import Shop, World, clean_environment, run_shop, wait_until
-from shop_pipeline_tests.servers import ConnectServer
+from shop_pipeline_tests.servers import ConnectServer, DagsterDev
 
 pytestmark = [pytest.mark.slow, pytest.mark.apart]
 WITHOUT_JAVA = {"JAVA_HOME": "/nowhere"}
@@ -106,3 +107,40 @@ def test_the_exit_status_of_a_pipe_is_the_answer(tmp_path: Path) -> None:
     assert ran.out.startswith("NOT CHECKED 2026-09-01: ")
     assert "\x1b" not in ran.out + ran.err
     assert "Traceback" not in ran.err
+
+
+class ShopUp(DagsterDev):
+    """`shop up` in a folder of one's own."""
+
+    def start(self, environment: dict[str, str]) -> None:
+        self.launch([str(Path(sys.executable).parent / "shop"), "up", "--port", str(self.port)], environment)
+        self.wait_for_port(120)
+
+
+def test_shop_up_serves_this_folder_until_it_is_stopped(tmp_path: Path) -> None:
+    """C93: it says what is switched off; a port that is taken is a sentence; Ctrl-C leaves nothing behind."""
+    server = ShopUp(tmp_path)
+    server.start(clean_environment())
+    try:
+        found = wait_until("it answers", lambda: _assets(server))
+        assert "orders_daily" in found
+        assert "switched off: till_daily, " in server.log
+        ran = run_shop("up", "--port", str(server.port), folder=tmp_path)
+        assert ran.status == 2
+        assert f"Port {server.port} is taken" in ran.err
+    finally:
+        assert server.process is not None
+        family = psutil.Process(server.process.pid).children(recursive=True)
+        server.process.send_signal(signal.SIGINT)
+        server.process.wait(60)
+        gone, left = psutil.wait_procs(family, timeout=30)
+        server.stop()
+    assert not left, gone
+
+
+def _assets(server: DagsterDev) -> set[str]:
+    try:
+        nodes = server.graphql("{ assetNodes { assetKey { path } } }")["assetNodes"]
+    except OSError:
+        return set()
+    return {"/".join(node["assetKey"]["path"]) for node in nodes}
