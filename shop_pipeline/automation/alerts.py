@@ -19,6 +19,7 @@ from shop_pipeline.automation.pipelines import Pipeline
 from shop_pipeline.checks.freshness import FRESHNESS, look
 from shop_pipeline.checks.missing import MISSING
 from shop_pipeline.core import duck, restatements
+from shop_pipeline.core.days import dates_between, parse_date
 from shop_pipeline.core.incidents import Incidents, Message, Trouble, restated
 from shop_pipeline.core.lake import Lake, view
 
@@ -136,15 +137,22 @@ def _run(
     source, keys = _source_of_run(run, pipelines), _keys(run)
     cause, title = f"run:{source}", f"runs of {source}"
     if run.status is dg.DagsterRunStatus.SUCCESS:
-        incidents.well(cause, keys, title)
+        for key in keys:
+            incidents.well(cause, key, title)
     elif not failed:
-        text = _with_key(keys, f"run {run.run_id[:8]} of {run.job_name} failed: {failure_of(instance, run.run_id)}")
-        incidents.seen(Trouble(cause, keys, title, text, _todo(source, keys), owners[source]))
+        named = keys[0] if len(keys) == 1 else f"{keys[0]} to {keys[-1]}"
+        text = _with_key(named, f"run {run.run_id[:8]} of {run.job_name} failed: {failure_of(instance, run.run_id)}")
+        for key in keys:
+            incidents.seen(Trouble(cause, key, title, text, _todo(source, key), owners[source]))
 
 
-def _keys(run: dg.DagsterRun) -> str:
-    first, last = run.tags.get(RANGE_START), run.tags.get(RANGE_END)
-    return run.tags.get(PARTITION) or (f"{first} {last}" if first and last else "")
+def _keys(run: dg.DagsterRun) -> list[str]:
+    """The partitions of a run; one that has none is a run of the whole."""
+    first = run.tags.get(PARTITION) or run.tags.get(RANGE_START)
+    last = run.tags.get(PARTITION) or run.tags.get(RANGE_END)
+    if not (first and last):
+        return [""]
+    return [day.isoformat() for day in dates_between(parse_date(first), parse_date(last))]
 
 
 def _with_key(key: str | None, text: str) -> str:
@@ -152,12 +160,10 @@ def _with_key(key: str | None, text: str) -> str:
 
 
 def _todo(source: str, key: str | None) -> str:
-    """The next command. A range is a key of two words."""
+    """The next command, with places for the first and the last key of those that share a cause."""
     option = "" if source == "till" else f" --source {source}"
     if not key:
         return f"look at the run in Dagster, mend what it names, and run `shop backfill FIRST LAST --reprocess failed{option}`"
-    if " " in key:
-        return f"mend what is named, then: shop backfill {key}{option}"
     return f"mend what is named, then: shop backfill {{first}} {{last}} --reprocess failed{option}"
 
 

@@ -68,9 +68,11 @@ class Incidents:
 def _begun(troubles: Sequence[Trouble]) -> Message:
     first = troubles[0]
     keys = sorted(each.key for each in troubles if each.key)
-    lines = [cut(each.text) for each in sorted(troubles, key=lambda each: each.key)[:SHOWN]]
-    if len(troubles) > SHOWN:
-        lines.append(f"and {len(troubles) - SHOWN} more: {_listed(keys[SHOWN:])}")
+    # What one run says of all its days is said once.
+    texts = list(dict.fromkeys(cut(each.text) for each in sorted(troubles, key=lambda each: each.key)))
+    lines = texts[:SHOWN]
+    if len(texts) > SHOWN:
+        lines.append(f"and {len(texts) - SHOWN} more: {_listed(keys[SHOWN:])}")
     todo = first.todo.format(first=keys[0], last=keys[-1]) if keys else first.todo
     count = f" ({len(keys)})" if len(keys) > 1 else ""
     word = "warning" if first.warning else "failed"

@@ -217,6 +217,19 @@ def test_without_a_channel_it_says_so(world: World) -> None:
     assert "name one in SHOP_ALERT_URLS" in teller.said
 
 
+def test_what_a_run_says_of_all_its_days_is_said_once() -> None:
+    incidents = Incidents()
+    for day in range(2, 22):
+        incidents.seen(
+            Trouble("run:till", f"2026-09-{day:02d}", "runs of till", "it broke off", "shop backfill {first} {last}", "me")
+        )
+    (message,) = incidents.messages()
+    assert message.title == "failed: runs of till (20)"
+    assert message.body == "it broke off\n\nOwner: me\nNext: shop backfill 2026-09-02 2026-09-21"
+    incidents.well("run:till", "2026-09-03", "runs of till")
+    assert [each.body for each in incidents.messages()] == ["2026-09-03: well again."]
+
+
 def test_what_begins_and_ends_between_two_looks_is_not_told() -> None:
     incidents = Incidents()
     incidents.seen(Trouble("a:check", "k", "a, check", "wrong", "mend", "me"))
