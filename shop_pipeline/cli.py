@@ -275,8 +275,7 @@ def backtest(
     """Replay a volume band over the loaded days: which would it have flagged? What is not given is the contract's."""
     from shop_pipeline.core import volume
     from shop_pipeline.core.contract import Action, Baseline, Volume
-    from shop_pipeline.core.lake import table_id
-    from shop_pipeline.core.ledger import Ledger
+    from shop_pipeline.core.reprocess import loaded_contents
 
     shop = _Shop(source, create=False)
     contract = shop.pipeline.feed.contract
@@ -293,8 +292,7 @@ def backtest(
     )
     if chosen.low >= chosen.high:
         raise WrongUsage(f"The band {chosen.low}-{chosen.high} % has nothing in it: give --low a smaller number than --high.")
-    table = shop.lake.open(contract.table)
-    entries = Ledger(shop.lake).history(contract.sql_name, None if table is None else table_id(table))
+    entries = loaded_contents(shop.lake, contract)
     replayed = volume.backtest({day: entry.row_count or 0 for day, entry in entries.items()}, chosen)
     outside = [each for each in replayed if not each.judgement.inside]
     word = "refused" if chosen.action is Action.FAIL else "flagged"

@@ -59,7 +59,7 @@ pipelines = {
         recheck_days,
         till_files,
         "SHOP_FIRST_RUN_DATE",
-        "till_pipeline",
+        till_pipeline.name,
         till.FIGURES,
     ),
     "shopflow": Pipeline(
@@ -69,7 +69,7 @@ pipelines = {
         recheck_shopflow_days,
         shopflow_database,
         "SHOPFLOW_FIRST_DAY",
-        "shopflow_pipeline",
+        shopflow_pipeline.name,
         shopflow.FIGURES,
     ),
 }

@@ -10,16 +10,14 @@ from datetime import UTC, datetime, tzinfo
 from hashlib import sha256
 from typing import Any
 
-import apprise
 import dagster as dg
 
 from shop_pipeline.assets.daily_load import CHECK
-from shop_pipeline.automation.local_runs import PARTITION, RANGE_END, RANGE_START, failure_of
+from shop_pipeline.automation.local_runs import failure_of, keys_of
 from shop_pipeline.automation.pipelines import Pipeline
 from shop_pipeline.checks.freshness import FRESHNESS, look
-from shop_pipeline.checks.missing import MISSING
+from shop_pipeline.checks.missing import MISSING, backfill_command
 from shop_pipeline.core import duck, restatements
-from shop_pipeline.core.days import dates_between, parse_date
 from shop_pipeline.core.incidents import Incidents, Message, Trouble, restated
 from shop_pipeline.core.lake import Lake, view
 
@@ -134,7 +132,7 @@ def _run(
                     warning=each.severity is dg.AssetCheckSeverity.WARN,
                 )
             )
-    source, keys = _source_of_run(run, pipelines), _keys(run)
+    source, keys = _source_of_run(run, pipelines), keys_of(run) or [""]
     cause, title = f"run:{source}", f"runs of {source}"
     if run.status is dg.DagsterRunStatus.SUCCESS:
         for key in keys:
@@ -146,25 +144,16 @@ def _run(
             incidents.seen(Trouble(cause, key, title, text, _todo(source, key), owners[source]))
 
 
-def _keys(run: dg.DagsterRun) -> list[str]:
-    """The partitions of a run; one that has none is a run of the whole."""
-    first = run.tags.get(PARTITION) or run.tags.get(RANGE_START)
-    last = run.tags.get(PARTITION) or run.tags.get(RANGE_END)
-    if not (first and last):
-        return [""]
-    return [day.isoformat() for day in dates_between(parse_date(first), parse_date(last))]
-
-
 def _with_key(key: str | None, text: str) -> str:
     return f"[{key}] {text}" if key else text
 
 
 def _todo(source: str, key: str | None) -> str:
     """The next command, with places for the first and the last key of those that share a cause."""
-    option = "" if source == "till" else f" --source {source}"
     if not key:
-        return f"look at the run in Dagster, mend what it names, and run `shop backfill FIRST LAST --reprocess failed{option}`"
-    return f"mend what is named, then: shop backfill {{first}} {{last}} --reprocess failed{option}"
+        again = backfill_command(source, "FIRST", "LAST", "--reprocess failed")
+        return f"look at the run in Dagster, mend what it names, and run `{again}`"
+    return f"mend what is named, then: {backfill_command(source, '{first}', '{last}', '--reprocess failed')}"
 
 
 def _source_of(asset: dg.AssetKey, pipelines: Mapping[str, Pipeline]) -> str:
@@ -194,8 +183,7 @@ def _lateness(lake: Lake, source: str, pipeline: Pipeline, owner: str, now: date
         incidents.well(cause, "", title)
     else:
         key = "" if day is None else pipeline.feed.rule.key(day)
-        option = "" if source == "till" else f" --source {source}"
-        todo = f"see where the day's orders are, then: shop backfill {key} {key}{option}"
+        todo = f"see where the day's orders are, then: {backfill_command(source, key, key)}"
         incidents.seen(Trouble(cause, "", title, found.sentence, todo, owner))
 
 
@@ -219,6 +207,9 @@ def _restated(lake: Lake, memory: _Memory, owner: str) -> Message | None:
 
 def _deliver(urls: Sequence[str], messages: Sequence[Message], memory: _Memory) -> list[str]:
     """Send what is new and what was not delivered, channel by channel; what fails is kept. Gives a sentence for each that did."""
+    # Here, for every command and every run loads these definitions, and few of them send anything.
+    import apprise
+
     problems, left = [], {}
     for number, url in enumerate(urls, start=1):
         # Neither a log nor Dagster's records get an address, for it may have a password in it.

@@ -63,18 +63,23 @@ def busy_keys(instance: dg.DagsterInstance, asset: dg.AssetKey, jobs: Collection
     Args:
         jobs: those that load the asset, whichever assets their runs select.
     """
-    locks, busy = RunLocks.of(instance.root_directory), {}
+    locks = RunLocks.of(instance.root_directory)
+    busy: dict[str, str] = {}
     for run in instance.get_runs(filters=dg.RunsFilter(statuses=ACTIVE)):
         loads = asset in run.asset_selection if run.asset_selection else run.job_name in jobs
         if not loads or has_died(locks, run.run_id):
             continue
-        tags = run.tags
-        first = tags.get(PARTITION) or tags.get(RANGE_START)
-        last = tags.get(PARTITION) or tags.get(RANGE_END)
-        if first and last:
-            for day in dates_between(parse_date(first), parse_date(last)):
-                busy[day.isoformat()] = run.run_id
+        busy |= dict.fromkeys(keys_of(run), run.run_id)
     return busy
+
+
+def keys_of(run: dg.DagsterRun) -> list[str]:
+    """The partitions of a run, of one or of a range; none where it has none."""
+    first = run.tags.get(PARTITION) or run.tags.get(RANGE_START)
+    last = run.tags.get(PARTITION) or run.tags.get(RANGE_END)
+    if not (first and last):
+        return []
+    return [day.isoformat() for day in dates_between(parse_date(first), parse_date(last))]
 
 
 def stopped(defs: dg.Definitions, instance: dg.DagsterInstance) -> list[str]:

@@ -118,7 +118,7 @@ def _result(
     cursor: str | None = None,
 ) -> dg.SensorResult:
     """Runs for the days that are wanted and can have one now; and what else is to be said."""
-    busy = busy_keys(context.instance, feed.asset, [job])
+    busy = busy_keys(context.instance, feed.asset, [job]) if wanted else {}
     tokens = {each.day: each.token for each in wanted}
     keys = {day: feed.rule.key(day) for day in tokens}
     free = [day for day, key in keys.items() if key not in busy and feed.partitions.has_partition_key(key)]

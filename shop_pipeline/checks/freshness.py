@@ -1,6 +1,5 @@
 """The check that a feed is on time."""
 
-from collections.abc import Mapping, Sequence
 from datetime import date, datetime, tzinfo
 from typing import Any
 
@@ -8,8 +7,8 @@ import dagster as dg
 
 from shop_pipeline.assets.daily_load import Feed
 from shop_pipeline.core import freshness
-from shop_pipeline.core.lake import Lake, table_id
-from shop_pipeline.core.ledger import Ledger, Verdict
+from shop_pipeline.core.lake import Lake
+from shop_pipeline.core.ledger import present_verdicts
 from shop_pipeline.resources import ClockResource, LakeResource
 
 FRESHNESS = "freshness"
@@ -47,7 +46,7 @@ def look(lake: Lake, feed: Feed, now: datetime, zone: tzinfo) -> tuple[freshness
     day = freshness.newest_due(first, now, hours, zone)
     verdict, due, key_text = None, None, ""
     if day is not None:
-        verdict = verdicts(lake, feed, [day])[day]
+        verdict = present_verdicts(lake, feed.contract.table, [day])[day]
         due, key_text = freshness.deadline(day, hours, zone), f"{feed.rule.key_name} {feed.rule.key(day)}"
     return freshness.judge(day, key_text, verdict, now, due), day
 
@@ -67,9 +66,3 @@ def hours_of(feed: Feed) -> float:
 def first_day(feed: Feed) -> date:
     """The day of a feed's first partition."""
     return feed.rule.day(feed.partitions.start.date().isoformat())
-
-
-def verdicts(lake: Lake, feed: Feed, days: Sequence[date]) -> Mapping[date, Verdict]:
-    """What run_log says of a feed's days."""
-    table = lake.open(feed.contract.table)
-    return Ledger(lake).verdicts(feed.contract.sql_name, days, None if table is None else table_id(table))

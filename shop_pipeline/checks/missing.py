@@ -6,9 +6,10 @@ from typing import Any
 import dagster as dg
 
 from shop_pipeline.assets.daily_load import Feed
-from shop_pipeline.checks.freshness import first_day, hours_of, verdicts
+from shop_pipeline.checks.freshness import first_day, hours_of
 from shop_pipeline.core import freshness
 from shop_pipeline.core.days import contiguous_ranges
+from shop_pipeline.core.ledger import present_verdicts
 from shop_pipeline.resources import ClockResource, LakeResource
 
 MISSING = "no_day_missing"
@@ -26,7 +27,7 @@ def missing_check(feed: Feed, source: str, zone: tzinfo) -> dg.AssetChecksDefini
     )
     def complete(lake: LakeResource, clock: ClockResource) -> dg.AssetCheckResult:
         days = freshness.due_days(first_day(feed), clock.now(), hours_of(feed), zone)
-        missing = [day for day, each in verdicts(lake.lake(), feed, days).items() if not each.verified]
+        missing = [day for day, each in present_verdicts(lake.lake(), feed.contract.table, days).items() if not each.verified]
         sentence = f"all {len(days)} days that are due are loaded"
         metadata: dict[str, Any] = {"due": len(days), "missing": len(missing)}
         if missing:
@@ -34,8 +35,7 @@ def missing_check(feed: Feed, source: str, zone: tzinfo) -> dg.AssetChecksDefini
             shown = ", ".join(f"{first} to {last}" if first != last else str(first) for first, last in ranges[:SHOWN])
             more = f" and {len(ranges) - SHOWN} more ranges" if len(ranges) > SHOWN else ""
             first, last = feed.rule.key(ranges[0][0]), feed.rule.key(ranges[-1][1])
-            option = "" if source == "till" else f" --source {source}"
-            command = f"shop backfill {first} {last} --reprocess failed{option}"
+            command = backfill_command(source, first, last, "--reprocess failed")
             sentence = (
                 f"{len(missing)} of {len(days)} days that are due are not loaded: {shown}{more}. Run them in order: {command}"
             )
@@ -43,3 +43,9 @@ def missing_check(feed: Feed, source: str, zone: tzinfo) -> dg.AssetChecksDefini
         return dg.AssetCheckResult(passed=not missing, severity=dg.AssetCheckSeverity.WARN, description=sentence, metadata=metadata)
 
     return complete
+
+
+def backfill_command(source: str, first: str, last: str, *options: str) -> str:
+    """The command that runs some partitions of a source."""
+    whose = [] if source == "till" else ["--source", source]
+    return " ".join(["shop", "backfill", first, last, *options, *whose])

@@ -78,8 +78,8 @@ def refusal(
     """
     gates, reasons, advice = [], [], f"Mend the {source.noun}"
     name = source.name(day)
-    if reading.records == 0 and contract.empty is Action.FAIL:
-        gates += empty_gate(contract, reading)
+    if empty := empty_gate(contract, reading):
+        gates += empty
         reasons.append(f"{name} has no orders")
         advice = "Send the day's orders"
     keyless = null_keys(contract, reading)

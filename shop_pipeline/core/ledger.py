@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from shop_pipeline.core import disk, duck
-from shop_pipeline.core.lake import Lake, row_count, view
+from shop_pipeline.core.lake import Lake, row_count, table_id, view
 
 TABLE = "run_log"
 STARTED, SUCCEEDED, FAILED = "started", "succeeded", "failed"
@@ -163,15 +163,7 @@ class Ledger:
 
     def history(self, table: str, table_identity: str | None) -> Mapping[date, Entry]:
         """The newest successful load of each day that is verified now: what later days are compared with."""
-        by_day: dict[date, list[Entry]] = {}
-        for entry in self.entries(table):
-            by_day.setdefault(entry.day, []).append(entry)
-        found = {}
-        for day, entries in by_day.items():
-            loads = [each for each in entries if each.kind == LOAD and each.status == SUCCEEDED and each.row_count is not None]
-            if loads and verdict(entries, table_identity).verified:
-                found[day] = loads[-1]
-        return found
+        return loaded(self.entries(table), table_identity)
 
     def verdicts(self, table: str, days: Sequence[date], table_identity: str | None) -> Mapping[date, Verdict]:
         """For each day: may it be read? `table_identity` is the present table's id, None when there is no table."""
@@ -179,6 +171,25 @@ class Ledger:
         for entry in self.entries(table, days):
             by_day[entry.day].append(entry)
         return {day: verdict(entries, table_identity) for day, entries in by_day.items()}
+
+
+def present_verdicts(lake: Lake, name: str, days: Sequence[date]) -> Mapping[date, Verdict]:
+    """For each day of a table (by its name in the lake), as it is there now: may it be read?"""
+    table = lake.open(name)
+    return Ledger(lake).verdicts(name.replace("/", "."), days, None if table is None else table_id(table))
+
+
+def loaded(log: Sequence[Entry], table_identity: str | None) -> Mapping[date, Entry]:
+    """The newest successful load of each day that is verified, from the rows about a table, oldest first."""
+    by_day: dict[date, list[Entry]] = {}
+    for entry in log:
+        by_day.setdefault(entry.day, []).append(entry)
+    found = {}
+    for day, entries in by_day.items():
+        loads = [each for each in entries if each.kind == LOAD and each.status == SUCCEEDED and each.row_count is not None]
+        if loads and verdict(entries, table_identity).verified:
+            found[day] = loads[-1]
+    return found
 
 
 def verdict(entries: Sequence[Entry], table_identity: str | None) -> Verdict:

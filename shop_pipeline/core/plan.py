@@ -13,10 +13,9 @@ from shop_pipeline.core.batch import Reading, extras, judged, read_by_duckdb
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.duck import identifier
-from shop_pipeline.core.lake import Lake, data_files, table_id, view
-from shop_pipeline.core.ledger import Ledger
+from shop_pipeline.core.lake import Lake, data_files, view
 from shop_pipeline.core.readable import readable_days
-from shop_pipeline.core.reprocess import behind
+from shop_pipeline.core.reprocess import behind, loaded_contents
 from shop_pipeline.core.scratch import Scratch
 from shop_pipeline.core.sources import OpenSource, Source
 
@@ -111,7 +110,6 @@ class _Planning:
     def __post_init__(self) -> None:
         self.con = duck.connect(self.scratch)
         self.table = self.lake.open(self.contract.table)
-        self.identity = None if self.table is None else table_id(self.table)
         self.readable = readable_days(self.lake, self.contract, self._loaded_days())
         self.verdicts = {day: each.verdict for day, each in self.readable.items()}
 
@@ -140,7 +138,7 @@ class _Planning:
 
     def _refuse(self) -> None:
         there = self._unsettled()
-        known = {day: each.row_count or 0 for day, each in Ledger(self.lake).history(self.contract.sql_name, self.identity).items()}
+        known = {day: each.row_count or 0 for day, each in loaded_contents(self.lake, self.contract).items()}
         judgements = gates.judge_volumes(self.contract.volume, known, {day: self.readings[day].good for day in there})
         for day in there:
             again = f"rerun {self.rule.key_name} {self.keys[day]}"

@@ -6,7 +6,7 @@ from enum import Enum
 
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.lake import Lake, table_id
-from shop_pipeline.core.ledger import APPEND, LOAD, SUCCEEDED, Entry, Ledger
+from shop_pipeline.core.ledger import APPEND, LOAD, SUCCEEDED, Entry, Ledger, present_verdicts
 from shop_pipeline.core.sources import BYTES, Source
 
 
@@ -52,9 +52,7 @@ def choose(
 
 def _closed(lake: Lake, name: str, days: Sequence[date]) -> set[date]:
     """The days of a table that may not be read."""
-    table = lake.open(name)
-    verdicts = Ledger(lake).verdicts(name.replace("/", "."), days, None if table is None else table_id(table))
-    return {day for day, verdict in verdicts.items() if not verdict.verified}
+    return {day for day, verdict in present_verdicts(lake, name, days).items() if not verdict.verified}
 
 
 def behind(lake: Lake, contract: Contract, made: Sequence[str], days: Sequence[date]) -> set[date]:

@@ -12,9 +12,9 @@ from datetime import date
 from pathlib import Path
 
 from shop_pipeline.core.contract import Contract
-from shop_pipeline.core.lake import Lake
-from shop_pipeline.core.ledger import APPEND, LOAD, STARTED, Entry, Ledger
-from shop_pipeline.core.reprocess import comparable, content, loaded_contents
+from shop_pipeline.core.lake import Lake, table_id
+from shop_pipeline.core.ledger import APPEND, LOAD, STARTED, Entry, Ledger, loaded
+from shop_pipeline.core.reprocess import comparable, content
 from shop_pipeline.core.sources import Source
 from shop_pipeline.core.sources.till_files import Mark, TillFiles
 
@@ -43,13 +43,11 @@ class Known:
 
 def known_days(lake: Lake, contract: Contract) -> dict[date, Known]:
     """Every day that was ever tried: what its rows were loaded from, and what its newest attempt looked at."""
-    loaded = loaded_contents(lake, contract)
-    newest: dict[date, Entry] = {}
-    for entry in Ledger(lake).entries(contract.sql_name):
-        if entry.kind in (LOAD, APPEND):
-            newest[entry.day] = entry
+    table, log = lake.open(contract.table), Ledger(lake).entries(contract.sql_name)
+    rows_from = loaded(log, None if table is None else table_id(table))
+    newest = {entry.day: entry for entry in log if entry.kind in (LOAD, APPEND)}
     return {
-        day: Known(entry, day in loaded, frozenset(each for each in (content(loaded.get(day)), content(entry)) if each))
+        day: Known(entry, day in rows_from, frozenset(each for each in (content(rows_from.get(day)), content(entry)) if each))
         for day, entry in newest.items()
     }
 
