@@ -24,6 +24,7 @@ $(READY): pyproject.toml setup.py constraints.txt
 	@$(PYTHON) -m venv $(VENV) || { echo "setup: $(PYTHON) cannot make a virtual environment; install its venv package" >&2; exit 2; }
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	$(BIN)/python -m shop_pipeline.core.spark
+	$(BIN)/python -m shop_pipeline.core.cold_start
 	@touch $@
 
 month: setup

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from pydantic import PrivateAttr
 from pyspark.sql import SparkSession
 
+from shop_pipeline.core.class_data import with_archive
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.errors import SettingError
 from shop_pipeline.core.lake import Lake
@@ -39,7 +40,7 @@ class SparkResource(LazyPySparkResource):
         """The session, started on first use with what suits a load of so many bytes."""
         self.check_machine()
         if self._spark_session is None:
-            config = for_bytes(self.spark_config, source_bytes)
+            config = with_archive(for_bytes(self.spark_config, source_bytes))
             self._spark_session = spark_session_from_config(config)  # type: ignore[no-untyped-call]
         session: SparkSession = self._spark_session
         return session

@@ -18,6 +18,7 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
 )
 
 from shop_pipeline.assets.follow_up import hand_on
+from shop_pipeline.assets.kept_connections import connections_kept
 
 Metadata = Mapping[str, dg.MetadataValue | str | int | float | None]
 
@@ -103,6 +104,20 @@ def report(
     Raises:
         dagster.Failure: naming every bad day.
     """
+    with connections_kept(context.instance):
+        yield from _report(context, asset, outcomes, materialize=materialize, subject=subject, fail=fail, of_table=of_table)
+
+
+def _report(
+    context: dg.AssetExecutionContext,
+    asset: dg.AssetKey,
+    outcomes: Sequence[DayOutcome],
+    *,
+    materialize: bool,
+    subject: str,
+    fail: bool,
+    of_table: Sequence[CheckOutcome],
+) -> Iterator[dg.MaterializeResult | dg.Output]:  # type: ignore[type-arg]
     bad = [outcome for outcome in outcomes if not outcome.ok]
     if materialize and not bad:
         for outcome in outcomes:

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from shop_pipeline.core.errors import SettingError
 
 OLDEST_JAVA = 17
+_JAVA_ADVICE = f"Install a JDK of version {OLDEST_JAVA} or newer, or point JAVA_HOME at one."
 DELTA_VERSION = "4.4.0"
 SCALA_VERSION = "2.13"
 SPARK_MINOR = ".".join(pyspark.__version__.split(".")[:2])
@@ -146,20 +147,29 @@ def check_server(remote: str) -> None:
         ) from None
 
 
-def check_java() -> None:
-    """Raises SettingError when there is no Java of at least OLDEST_JAVA."""
+def java_command() -> str:
+    """The Java that Spark is started with.
+
+    Raises:
+        SettingError: there is none.
+    """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     where = f"JAVA_HOME is {home}" if home else "there is no `java` on the PATH and JAVA_HOME is not set"
-    advice = f"Install a JDK of version {OLDEST_JAVA} or newer, or point JAVA_HOME at one."
     if java is None or not os.access(java, os.X_OK):
-        raise SettingError(f"Spark needs Java {OLDEST_JAVA} or newer and finds none: {where}. {advice}")
+        raise SettingError(f"Spark needs Java {OLDEST_JAVA} or newer and finds none: {where}. {_JAVA_ADVICE}")
+    return java
+
+
+def check_java() -> None:
+    """Raises SettingError when there is no Java of at least OLDEST_JAVA."""
+    java = java_command()
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if found is None:
-        raise SettingError(f"{java} does not say which version it is ({answer.stderr.strip()[:200]!r}). {advice}")
+        raise SettingError(f"{java} does not say which version it is ({answer.stderr.strip()[:200]!r}). {_JAVA_ADVICE}")
     if int(found[1]) < OLDEST_JAVA:
-        raise SettingError(f"Spark needs Java {OLDEST_JAVA} or newer; {java} is version {found[1]}. {advice}")
+        raise SettingError(f"Spark needs Java {OLDEST_JAVA} or newer; {java} is version {found[1]}. {_JAVA_ADVICE}")
 
 
 def delta_jars(folder: Path) -> list[Path]:
