@@ -75,6 +75,11 @@ def plain_month(folder: Path) -> None:
     run([sys.executable, str(HERE / "plain_month.py"), str(landing), str(lake), "2026-09-01", "30"], folder)
 
 
+def spark_start(folder: Path) -> None:
+    """Spark's start and one trivial table."""
+    run([sys.executable, str(HERE / "spark_start.py"), str(folder / "table")], folder)
+
+
 def big_day(folder: Path) -> None:
     """The big day: judged by every rule, repeated keys too, fingerprinted, written and verified, through Dagster."""
     shop(folder, "load", MONTH[0])
@@ -82,7 +87,22 @@ def big_day(folder: Path) -> None:
 
 def bare_day(folder: Path) -> None:
     """The same file by bare Spark."""
-    run([sys.executable, str(HERE / "bare_day.py"), str(folder / "landing/orders/2026-09-01.csv"), str(folder / "bare")], folder)
+    run(_bare(folder), folder)
+
+
+def big_day_memory(folder: Path) -> float:
+    """The most memory that all processes of the big day took, in MB."""
+    return peak([str(BIN / "shop"), "load", MONTH[0]], folder)
+
+
+def bare_day_memory(folder: Path) -> float:
+    """The same of bare Spark."""
+    return peak(_bare(folder), folder)
+
+
+def _bare(folder: Path) -> list[str]:
+    file = folder / "landing" / "orders" / "2026-09-01.csv"
+    return [sys.executable, str(HERE / "bare_day.py"), str(file), str(folder / "bare")]
 
 
 def merge_into(orders: int) -> Callable[[Path], float]:
@@ -167,9 +187,32 @@ def one_big_file(folder: Path) -> None:
 
 
 COMPARISONS = [
-    Comparison("month_vs_plain", "the month, cold, checked : the plain script, day by day", 1 / 8, month, plain_month, sample),
-    Comparison("month_vs_day", "the month : one single day, both cold", 2.0, month, one_day, sample),
-    Comparison("big_day", f"a day of {BIG_ROWS:,} rows, cold : bare Spark, CSV to Delta", 2.0, big_day, bare_day, one_big_file),
+    Comparison(
+        "month_cold",
+        "the month, cold, with silver, daily_sales and all checks : the plain script, orders_daily alone, day by day",
+        1 / 15,
+        month,
+        plain_month,
+        sample,
+    ),
+    Comparison(
+        "month_cold_vs_spark_start",
+        "the same month, cold : starting Spark with its defaults and writing one trivial Delta table",
+        1.0,
+        month,
+        spark_start,
+        sample,
+    ),
+    Comparison("month_vs_day", "the month : one single day, both cold", 1.3, month, one_day, sample),
+    Comparison("big_day", f"a day of {BIG_ROWS:,} rows, cold : bare Spark, CSV to Delta", 1.5, big_day, bare_day, one_big_file),
+    Comparison(
+        "big_day_memory",
+        f"peak memory (MB) of a day of {BIG_ROWS:,} rows : of bare Spark, CSV to Delta",
+        1.2,
+        big_day_memory,
+        bare_day_memory,
+        one_big_file,
+    ),
     Comparison(
         "merge_large",
         "a small day into a silver table of 10 million orders : of 100 thousand, warm",
