@@ -47,7 +47,6 @@ def start_spark(size: int, option: str, log: Path, **environment: str) -> subpro
 
 
 @pytest.mark.slow
-@pytest.mark.apart
 @pytest.mark.parametrize("size", [100, 10**9], ids=["a small load", "a big load"])
 def test_sparks_classes_come_from_the_archive_that_set_up_made(tmp_path: Path, size: int) -> None:
     assert archive_of(identity(Path(java_command()))), "make setup has made none"
@@ -59,7 +58,6 @@ def test_sparks_classes_come_from_the_archive_that_set_up_made(tmp_path: Path, s
 
 
 @pytest.mark.slow
-@pytest.mark.apart
 def test_an_archive_that_does_not_fit_is_passed_over_without_a_word(tmp_path: Path) -> None:
     archive = archive_of(identity(Path(java_command())))
     options = f"-XX:SharedArchiveFile={archive} -Xlog:disable -Xlog:all=error:stderr"
@@ -91,7 +89,6 @@ def other_class_path(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.apart
 def test_the_first_load_without_one_has_it_made_when_it_has_ended(tmp_path: Path, other_class_path: dict[str, str]) -> None:
     before = set(archive_folder().glob("*.jsa"))
     assert run_shop("sample", folder=tmp_path, **other_class_path).status == 0
