@@ -30,7 +30,7 @@ FOUR = DAYS[1:5]
 
 def slow_rows(session: SparkSession, day: date) -> DataFrame:
     """A day's row that takes some seconds to compute, so that writers who start together have all read one snapshot."""
-    work = "SELECT count(*) FROM range(0, 4000000) WHERE id % 7 = hash(id) % 7"
+    work = "SELECT count(*) FROM range(0, 12000000) WHERE id % 7 = hash(id) % 7"
     return session.sql(f"SELECT CAST(({work}) * 0 + {day.day} AS INT) AS order_id, DATE '{day}' AS order_date").coalesce(1)
 
 
