@@ -3,19 +3,14 @@
 import sys
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-from shop_pipeline.core.spark import spark_config
+from shop_pipeline.core.spark import session_of, spark_config
 
 SCHEMA = "order_id INT, customer_id STRING, amount DECIMAL(10,2), ordered_at TIMESTAMP"
 
 
 def main(file: Path, table: Path) -> None:
     """Read one file and write it, in the session that the project uses."""
-    builder = SparkSession.builder
-    for name, value in spark_config(master="local[*]", remote=None, memory="2g").items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = session_of(spark_config(master="local[*]", remote=None, memory="2g"))
     spark.read.csv(str(file), header=True, schema=SCHEMA).write.format("delta").mode("overwrite").save(str(table))
     spark.stop()
 

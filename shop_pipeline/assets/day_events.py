@@ -105,41 +105,28 @@ def report(
         dagster.Failure: naming every bad day.
     """
     with connections_kept(context.instance):
-        yield from _report(context, asset, outcomes, materialize=materialize, subject=subject, fail=fail, of_table=of_table)
-
-
-def _report(
-    context: dg.AssetExecutionContext,
-    asset: dg.AssetKey,
-    outcomes: Sequence[DayOutcome],
-    *,
-    materialize: bool,
-    subject: str,
-    fail: bool,
-    of_table: Sequence[CheckOutcome],
-) -> Iterator[dg.MaterializeResult | dg.Output]:  # type: ignore[type-arg]
-    bad = [outcome for outcome in outcomes if not outcome.ok]
-    if materialize and not bad:
+        bad = [outcome for outcome in outcomes if not outcome.ok]
+        if materialize and not bad:
+            for outcome in outcomes:
+                context.add_asset_metadata(dict(outcome.metadata), asset_key=asset, partition_key=outcome.key)
+            yield dg.MaterializeResult(asset_key=asset)
+        elif materialize:
+            for outcome in outcomes:
+                if outcome.ok:
+                    context.log_event(dg.AssetMaterialization(asset, partition=outcome.key, metadata=dict(outcome.metadata)))
+        selected = {key.name for key in context.selected_asset_check_keys if key.asset_key == asset}
         for outcome in outcomes:
-            context.add_asset_metadata(dict(outcome.metadata), asset_key=asset, partition_key=outcome.key)
-        yield dg.MaterializeResult(asset_key=asset)
-    elif materialize:
-        for outcome in outcomes:
-            if outcome.ok:
-                context.log_event(dg.AssetMaterialization(asset, partition=outcome.key, metadata=dict(outcome.metadata)))
-    selected = {key.name for key in context.selected_asset_check_keys if key.asset_key == asset}
-    for outcome in outcomes:
-        log_checks(context, asset, outcome, selected)
-    for check in of_table:
-        context.log_event(_evaluation(asset, check))
-    if bad and fail:
-        # A check that is run alone changes nothing, so that running it again would say the same.
-        failure = _failure(bad, len(outcomes), subject, may_retry=materialize)
-        if materialize and not (failure.allow_retries and context.retry_number < RETRIES):
-            hand_on(context, asset, [outcome.key for outcome in outcomes if outcome.ok], context.resources.clock.now)
-        raise failure
-    for name in sorted(selected):
-        yield dg.Output(None, output_name=f"{asset.to_python_identifier()}_{name}")
+            log_checks(context, asset, outcome, selected)
+        for check in of_table:
+            context.log_event(_evaluation(asset, check))
+        if bad and fail:
+            # A check that is run alone changes nothing, so that running it again would say the same.
+            failure = _failure(bad, len(outcomes), subject, may_retry=materialize)
+            if materialize and not (failure.allow_retries and context.retry_number < RETRIES):
+                hand_on(context, asset, [outcome.key for outcome in outcomes if outcome.ok], context.resources.clock.now)
+            raise failure
+        for name in sorted(selected):
+            yield dg.Output(None, output_name=f"{asset.to_python_identifier()}_{name}")
 
 
 def log_checks(

@@ -13,11 +13,10 @@ import dagster as dg
 
 # From Dagster's inside; other storages, such as Postgres, pool their connections themselves and are left alone.
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from sqlalchemy import create_engine
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import StaticPool
-
-_BUSY_SECONDS = 60
 
 
 @contextmanager
@@ -41,7 +40,7 @@ def connections_kept(instance: dg.DagsterInstance) -> Iterator[None]:
                     engines[shard] = create_engine(
                         storage.conn_string_for_shard(shard),
                         poolclass=StaticPool,
-                        connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
+                        connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False},
                     )
                     kept.callback(engines[shard].dispose)
                 with engines[shard].begin() as connection:

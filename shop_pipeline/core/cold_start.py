@@ -26,7 +26,7 @@ from shop_pipeline.core.load import DailyLoad
 from shop_pipeline.core.sample import write_september
 from shop_pipeline.core.silver import Silver
 from shop_pipeline.core.sources.till_files import TillFiles
-from shop_pipeline.core.spark import check_machine, for_bytes, java_command, spark_config
+from shop_pipeline.core.spark import check_machine, for_bytes, java_command, session_of, spark_config
 
 # How many archives are kept: of two Javas in turn, and the one before. One has about 200 MB.
 KEPT = 3
@@ -35,8 +35,8 @@ ENDING_SECONDS = 300
 PRACTICE = ("2026-09-02", "2026-09-08")
 
 
-def make() -> Path | None:
-    """Make the archive that fits this machine, if it is not there; None where it cannot be made or another process makes it.
+def make() -> None:
+    """Make the archive that fits this machine, if it is not there and no other process makes it.
 
     Raises:
         SettingError: Spark cannot start here at all.
@@ -45,8 +45,8 @@ def make() -> Path | None:
     which, folder = identity(Path(java_command())), archive_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(Timeout), FileLock(str(folder / ".making.lock"), timeout=0):
-        if (there := archive_of(which)) is not None:
-            return there
+        if archive_of(which) is not None:
+            return
         # What a maker that was killed left behind.
         for left in folder.glob(".making-*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -54,17 +54,14 @@ def make() -> Path | None:
             draft = Path(scratch) / "draft.jsa"
             try:
                 _practise(Path(scratch), draft)
-                archive = folder / name_of(which, draft.stat().st_size)
-                os.replace(draft, archive)
+                os.replace(draft, folder / name_of(which, draft.stat().st_size))
             except Exception as error:
                 # Whatever it is: without an archive everything works, and a run that starts Spark will meet it again.
                 note_of_failure(which).write_text(f"{error}\n")
                 print(f"shop: no archive of Spark's classes could be made ({in_a_line(error)}): it starts slower", file=sys.stderr)
-                return None
+                return
         for old in sorted(folder.glob("*.jsa"), key=lambda each: each.stat().st_mtime, reverse=True)[KEPT:]:
             old.unlink(missing_ok=True)
-        return archive
-    return None
 
 
 def _practise(folder: Path, archive: Path) -> None:
@@ -72,10 +69,7 @@ def _practise(folder: Path, archive: Path) -> None:
     config = for_bytes(spark_config(master="local[*]", remote=None, memory="1g"), 0)
     options = config["spark.driver.extraJavaOptions"]
     config["spark.driver.extraJavaOptions"] = f"{options} -XX:ArchiveClassesAtExit={archive} -Xlog:disable"
-    builder = SparkSession.builder
-    for name, value in config.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    session = session_of(config)
     try:
         load_for_practice(session, folder)
     finally:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -107,6 +108,14 @@ def for_bytes(config: dict[str, str], source_bytes: int | None) -> dict[str, str
         **INTERPRETED,
         "spark.driver.extraJavaOptions": f"{options} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
+
+
+def session_of(config: Mapping[str, str]) -> SparkSession:
+    """The session with these settings, started on first use."""
+    builder = SparkSession.builder
+    for name, value in config.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def pin_session(spark: SparkSession) -> SparkSession:

@@ -17,10 +17,8 @@ from shop_pipeline_tests.conftest import clean_environment, run_shop, wait_until
 
 START = """
 import sys
-from pathlib import Path
-from pyspark.sql import SparkSession
 from shop_pipeline.core.class_data import with_archive
-from shop_pipeline.core.spark import for_bytes, spark_config
+from shop_pipeline.core.spark import for_bytes, session_of, spark_config
 config = for_bytes(spark_config(master="local[1]", remote=None, memory="1g"), int(sys.argv[1]))
 if sys.argv[2] != "-":
     config["spark.driver.extraJavaOptions"] += " " + sys.argv[2]
@@ -28,10 +26,7 @@ else:
     config = with_archive(config)
     # After the one that switches the JVM's log off.
     config["spark.driver.extraJavaOptions"] += f" -Xlog:class+load:file={sys.argv[3]}"
-builder = SparkSession.builder
-for name, value in config.items():
-    builder = builder.config(name, value)
-print(builder.getOrCreate().range(3).count())
+print(session_of(config).range(3).count())
 """
 
 
