@@ -17,10 +17,8 @@ from pathlib import Path
 import pyspark
 
 from shop_pipeline.core.errors import SettingError
-from shop_pipeline.core.spark import jars_folder, java_command
+from shop_pipeline.core.spark import class_path_settings, jars_folder, java_command
 
-# What else is put on the class path, and so into the archive's identity.
-_CLASS_PATH = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_HOME", "CLASSPATH")
 _planned: list[str] = []
 
 
@@ -37,7 +35,7 @@ def identity(java: Path) -> str:
     said.append(release.read_text(errors="replace") if release.is_file() else str(java.stat()))
     for folder in (Path(pyspark.__file__).parent / "jars", jars_folder()):
         said += sorted(f"{jar} {seen.st_size} {seen.st_mtime_ns}" for jar in folder.glob("*.jar") for seen in [jar.stat()])
-    said += [f"{name}={os.environ.get(name)}" for name in _CLASS_PATH]
+    said += class_path_settings()
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
 
 

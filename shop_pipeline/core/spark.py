@@ -21,6 +21,8 @@ from pyspark.sql import SparkSession
 
 from shop_pipeline.core.errors import SettingError
 
+# What else may stand on the class path of Spark's JVM.
+_CLASS_PATH = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_HOME", "CLASSPATH")
 OLDEST_JAVA = 17
 _JAVA_ADVICE = f"Install a JDK of version {OLDEST_JAVA} or newer, or point JAVA_HOME at one."
 DELTA_VERSION = "4.4.0"
@@ -154,6 +156,11 @@ def check_server(remote: str) -> None:
             f"No Spark Connect server answers at {host}:{port} (SHOP_SPARK_REMOTE; {error.strerror or error}): "
             "start it, or unset SHOP_SPARK_REMOTE to run Spark on this machine."
         ) from None
+
+
+def class_path_settings() -> list[str]:
+    """What the environment adds to the class path of Spark's JVM, as `NAME=value`."""
+    return [f"{name}={os.environ.get(name)}" for name in _CLASS_PATH]
 
 
 def java_command() -> str:
