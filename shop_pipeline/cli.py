@@ -7,7 +7,6 @@ Results go to standard output and nothing else does. Exit status: 0 all good, 1 
 import json
 import logging
 import math
-import os
 import socket
 import sys
 from collections import Counter
@@ -15,7 +14,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from datetime import date
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -390,13 +388,18 @@ def maintain(
 def up(
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Where the web UI listens, on 127.0.0.1.")] = 3000,
 ) -> None:
-    """Start the web UI and Dagster's daemon over this folder, together; Ctrl-C stops both."""
+    """Start Spark, the web UI and Dagster's daemon over this folder, together; Ctrl-C stops them. Runs then start no Spark."""
+    from shop_pipeline.automation import up as serving
+    from shop_pipeline.core.spark_remote import ServerNote
+
     _check_free(port)
-    prepare()
-    dagster = Path(sys.executable).parent / "dagster"
-    # In place of this process, so that Ctrl-C and signals are Dagster's own.
-    command = [str(dagster), "dev", "-m", "shop_pipeline.definitions", "-h", "127.0.0.1", "-p", str(port)]
-    os.execv(dagster, command)  # noqa: S606 - a program of this environment
+    shop = _Shop()
+    _say_what_is_in_force(shop)
+    settings, note, server = shop.settings, ServerNote(shop.settings.spark_server), None
+    if settings.spark_remote is None:
+        shop.check_machine()
+        server = serving.SparkServer(note, settings.spark_master, settings.spark_memory, _tell)
+    raise typer.Exit(serving.run(note, server, port))
 
 
 def _check_free(port: int) -> None:
@@ -408,9 +411,12 @@ def _check_free(port: int) -> None:
 @app.command(hidden=True)
 def prepare() -> None:
     """Make DAGSTER_HOME ready and say what is in force; `make dev` does it before the web UI starts."""
+    _say_what_is_in_force(_Shop())
+
+
+def _say_what_is_in_force(shop: "_Shop") -> None:
     from shop_pipeline.automation.local_runs import stopped
 
-    shop = _Shop()
     runs, settings = shop.runs, shop.settings
     _tell(f"landing {settings.landing}, lake {settings.lake}, DAGSTER_HOME {settings.dagster_home}")
     off = stopped(runs.defs, runs.instance)

@@ -45,7 +45,13 @@ shopflow_pipeline = daily_job("shopflow", shopflow_feed, [shopflow_orders, order
 
 check_feeds = feed_checks_job([till_feed, shopflow_feed])
 
-spark = spark_resource(settings.spark_master, settings.spark_remote, settings.spark_memory)
+spark = spark_resource(
+    settings.spark_master,
+    settings.spark_remote,
+    settings.spark_memory,
+    server_folder=settings.spark_server,
+    fallback=None if settings.spark_fallback is None else settings.spark_fallback == "local",
+)
 lake = LakeResource(uri=settings.lake)
 till_files = TillFilesResource(landing=str(settings.landing))
 shopflow_database = ShopflowResource.at(settings.database)

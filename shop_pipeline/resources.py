@@ -3,8 +3,10 @@
 Run configuration changes none of it: whoever starts a run chooses days, not folders or Spark's settings.
 """
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import dagster as dg
 from dagster_deltalake import DeltaTableResource, LocalConfig
@@ -22,28 +24,92 @@ from shop_pipeline.core.postgres import Address
 from shop_pipeline.core.run_locks import RunLocks
 from shop_pipeline.core.sources.shopflow_postgres import ShopflowPostgres
 from shop_pipeline.core.sources.till_files import TillFiles
-from shop_pipeline.core.spark import check_machine, for_bytes, spark_config
+from shop_pipeline.core.spark import check_machine, check_server, for_bytes, spark_config
+from shop_pipeline.core.spark_remote import ServerNote, answers, is_alive, let_go, make_patient_briefly
 
 
 class SparkResource(LazyPySparkResource):
-    """Dagster's lazy Spark session, which first makes sure that Spark can start here."""
+    """Dagster's lazy Spark session: of the server that is named, of the one that `shop up` keeps, or of a JVM of this process's.
 
+    `server_folder`: where `shop up` notes its server. `fallback`: whether a run starts a Spark of its own where a server is
+    expected and does not answer; by default it does for that of `shop up`, and not for one that is named (SHOP_SPARK_REMOTE).
+    """
+
+    server_folder: str | None = None
+    fallback: bool | None = None
+    local_config: dict[str, str] | None = None
     _checked: bool = PrivateAttr(default=False)
+    _remote: str | None = PrivateAttr(default=None)
 
     def check_machine(self) -> None:
-        """Raises SettingError when this machine cannot run Spark: no Java, too old, or a Delta jar that does not fit."""
-        if not self._checked:
-            check_machine(remote=self.spark_config.get("spark.remote"))
-            self._checked = True
+        """Raises SettingError when Spark cannot be had: no server answers and this machine cannot run it either."""
+        if self._checked:
+            return
+        named = self.spark_config.get("spark.remote")
+        self._remote = self._named(named) if named else self._kept()
+        if self._remote is None:
+            check_machine(remote=None)
+        self._checked = True
 
     def session(self, source_bytes: int | None = None) -> SparkSession:
-        """The session, started on first use with what suits a load of so many bytes."""
+        """The session, started on first use with what suits a load of so many bytes.
+
+        Raises:
+            SettingError: as `check_machine`.
+        """
+        if self._remote is not None and self._spark_session is not None and not is_alive(self._spark_session):
+            # The server went away since: it, or the one that was started in its place, gives another.
+            let_go(self._spark_session, tell_server=False)
+            self._spark_session, self._checked = None, False
         self.check_machine()
         if self._spark_session is None:
-            config = with_archive(for_bytes(self.spark_config, source_bytes))
-            self._spark_session = spark_session_from_config(config)  # type: ignore[no-untyped-call]
+            self._spark_session = self._new(source_bytes)
         session: SparkSession = self._spark_session
         return session
+
+    def _new(self, source_bytes: int | None) -> SparkSession:
+        if self._remote is None:
+            config = with_archive(for_bytes(self._local, source_bytes))
+            return cast("SparkSession", spark_session_from_config(config))  # type: ignore[no-untyped-call]
+        config = for_bytes(spark_config(master="", remote=self._remote, memory=""), source_bytes)
+        session = cast("SparkSession", spark_session_from_config(config))  # type: ignore[no-untyped-call]
+        make_patient_briefly(session)
+        return session
+
+    @property
+    def _local(self) -> dict[str, str]:
+        return self.spark_config if self.local_config is None else self.local_config
+
+    def _named(self, url: str) -> str | None:
+        """The server that is named, if it answers."""
+        try:
+            check_server(url)
+        except SettingError as problem:
+            if not self.fallback:
+                raise
+            print(f"shop: {problem} SHOP_SPARK_FALLBACK is local: this run starts Spark itself.", file=sys.stderr)
+            return None
+        return url
+
+    def _kept(self) -> str | None:
+        """The server of `shop up`, if there is one and it answers."""
+        if self.server_folder is None:
+            return None
+        note = ServerNote(Path(self.server_folder))
+        if not note.is_kept():
+            return None
+        url = note.wait_for_url()
+        if url is not None and answers(url):
+            return url
+        if not note.is_kept():
+            return None
+        problem = f"The Spark server of `shop up` does not answer (its log: {note.log})"
+        if self.fallback is False:
+            raise SettingError(
+                f"{problem}: look there, start `shop up` again, or unset SHOP_SPARK_FALLBACK, and runs start Spark themselves."
+            )
+        print(f"shop: {problem}: this run starts Spark itself.", file=sys.stderr)
+        return None
 
 
 class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -100,9 +166,16 @@ class ClockResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return datetime.now(UTC)
 
 
-def spark_resource(master: str, remote: str | None, memory: str) -> SparkResource:
-    """Spark on this machine, on a cluster, or behind a Spark Connect server."""
-    return SparkResource(spark_config=spark_config(master=master, remote=remote, memory=memory))
+def spark_resource(
+    master: str, remote: str | None, memory: str, *, server_folder: Path | None = None, fallback: bool | None = None
+) -> SparkResource:
+    """Spark on this machine, on a cluster, or behind a Spark Connect server; see SparkResource."""
+    return SparkResource(
+        spark_config=spark_config(master=master, remote=remote, memory=memory),
+        local_config=spark_config(master=master, remote=None, memory=memory),
+        server_folder=None if server_folder is None else str(server_folder),
+        fallback=fallback,
+    )
 
 
 def of_a_run(

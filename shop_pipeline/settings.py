@@ -7,7 +7,7 @@ import sys
 from datetime import date, tzinfo
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
@@ -30,6 +30,7 @@ class Settings(BaseSettings):
     spark_remote: str | None = None
     spark_master: str = "local[*]"
     spark_memory: str = "2g"
+    spark_fallback: Literal["local", "fail"] | None = None
     timezone: str = "UTC"
     first_run_date: date = date(2026, 9, 2)
     shopflow_first_day: date = Field(date(2024, 1, 1), validation_alias="SHOPFLOW_FIRST_DAY")
@@ -127,6 +128,11 @@ class Settings(BaseSettings):
             return self.postgres_url.get_secret_value()
         file = self.postgres / "url"
         return (file.read_text().strip() or None) if file.is_file() else None
+
+    @property
+    def spark_server(self) -> Path:
+        """Where `shop up` notes its Spark server."""
+        return self.dagster_home / "spark_server"
 
     @property
     def zone(self) -> tzinfo:

@@ -2,10 +2,13 @@
 
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 
+from shop_pipeline.core import spark
 from shop_pipeline.core.errors import SettingError
 from shop_pipeline.core.spark import check_delta_fits, check_java, check_machine, fetch_jars
 from shop_pipeline_tests.conftest import Shop
@@ -58,8 +61,28 @@ def test_a_wrong_java_home_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_connect_server_needs_no_java_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        check_machine(remote=f"sc://127.0.0.1:{port}/;user_id=shop")
+    finally:
+        server.stop(None)
+
+
+def test_a_connect_server_that_hangs_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its port is open, and it never answers."""
+    monkeypatch.setattr(spark, "CONNECT_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        check_machine(remote=f"sc://127.0.0.1:{listening.getsockname()[1]}/;user_id=shop")
+        port = listening.getsockname()[1]
+        with pytest.raises(SettingError, match=f"No Spark Connect server answers at 127.0.0.1:{port}"):
+            check_machine(remote=f"sc://127.0.0.1:{port}/;token=secret")
+
+
+def test_an_address_of_a_connect_server_is_not_repeated_when_it_is_none() -> None:
+    with pytest.raises(SettingError, match="SHOP_SPARK_REMOTE is no address of a Spark Connect server") as caught:
+        check_machine(remote="sc://127.0.0.1:1/path/;token=secret")
+    assert "secret" not in str(caught.value)
 
 
 def test_a_connect_server_that_is_not_there_is_named_at_once(

@@ -19,6 +19,7 @@ from shop_pipeline.core.errors import ShopError
 from shop_pipeline.core.fault_points import Point, reached
 from shop_pipeline.core.load import DailyLoad
 from shop_pipeline.core.outcome import DayResult, Status
+from shop_pipeline.core.spark_remote import lost
 from shop_pipeline.resources import ClockResource, SparkResource
 
 CHECK = "check_day"
@@ -263,6 +264,11 @@ def failing_in_a_sentence() -> Iterator[None]:
         yield
     except ShopError as problem:
         raise dg.Failure(str(problem), allow_retries=problem.retriable) from None
+    except Exception as error:
+        gone = lost(error)
+        if gone is None:
+            raise
+        raise dg.Failure(str(gone), allow_retries=gone.retriable) from error
 
 
 def _say(log: dg.DagsterLogManager, daily: DailyLoad, results: Sequence[DayResult]) -> None:

@@ -68,7 +68,7 @@ def tried_again(context: dg.AssetExecutionContext, seconds: float | None = None)
 
     def again(text: str) -> dg.RetryRequested:
         if context.retry_number < RETRIES:
-            PROGRESS.warning("warning: %s; it is tried again in %g seconds", (text.splitlines() or [""])[0], wait)
+            PROGRESS.warning("warning: %s; it is tried again in %g seconds", (text.splitlines() or [""])[0].rstrip("."), wait)
         return dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=wait)
 
     try:

@@ -76,3 +76,9 @@ class DiskFull(ShopError):
     """A disk has no space left; the tables are as they were, or their days are closed until they are loaded again."""
 
     retriable = True
+
+
+class EngineLost(ShopError):
+    """The Spark server went away in mid-work; what was not committed is not in the tables."""
+
+    retriable = True

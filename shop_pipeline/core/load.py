@@ -31,6 +31,7 @@ from shop_pipeline.core.outcome import DayResult, Status
 from shop_pipeline.core.scratch import Scratch
 from shop_pipeline.core.sources import Drift, OpenSource, Source
 from shop_pipeline.core.spark import SMALL_LOAD, pin_session
+from shop_pipeline.core.spark_remote import lost
 from shop_pipeline.core.verify import Checked, compare
 
 APPENDED = "appended, not verified"
@@ -364,7 +365,7 @@ class _Loading:
         try:
             return self._run()
         except Exception as error:
-            explained = None if self.held is None or isinstance(error, ShopError) else self.held.explain(error)
+            explained = None if self.held is None or isinstance(error, ShopError) else self.held.explain(error) or lost(error)
             if explained is None:
                 raise
             raise explained from error

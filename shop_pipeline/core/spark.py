@@ -6,17 +6,18 @@ Dagster's LazyPySparkResource starts the session; everything that decides how is
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyspark
 from filelock import FileLock
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from shop_pipeline.core.errors import SettingError
@@ -36,7 +37,8 @@ WANTED_JARS = re.compile(r"^(io\.delta|io\.unitycatalog|org\.postgresql)_")
 SMALL_LOAD = 64 * 1024 * 1024
 
 CONNECT_PORT = 15002
-CONNECT_SECONDS = 5
+# A server that lives answers within milliseconds, even one at work; a pause of its memory management takes seconds.
+CONNECT_SECONDS = 10
 
 # In force for every statement that loads a day, whatever the session or the cluster says by default.
 SESSION_SETTINGS = {
@@ -102,8 +104,10 @@ def for_bytes(config: dict[str, str], source_bytes: int | None) -> dict[str, str
     A small load is over before the JVM's optimising compiler and its concurrent collector have paid for themselves, a big
     one needs them: leaving the compiler out takes a quarter off a cold month, and triples a day of ten million rows.
     """
-    if "spark.remote" in config or source_bytes is None or source_bytes > SMALL_LOAD:
+    if source_bytes is None or source_bytes > SMALL_LOAD:
         return config
+    if "spark.remote" in config:
+        return {**config, **INTERPRETED}
     options = config["spark.driver.extraJavaOptions"]
     return {
         **config,
@@ -146,15 +150,27 @@ def check_machine(*, remote: str | None, jars: Path | None = None) -> None:
 
 
 def check_server(remote: str) -> None:
-    """Raises SettingError when nothing listens at the address of a Spark Connect server (`sc://host:port`)."""
+    """Raises SettingError when no Spark Connect server answers at an address (`sc://host:port`).
+
+    A port that is open says nothing: a server that hangs has one too.
+    """
+    import grpc
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
     address = urlsplit(remote)
     host, port = address.hostname or "localhost", address.port or CONNECT_PORT
     try:
-        socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
-    except OSError as error:
+        with closing(DefaultChannelBuilder(remote).toChannel()) as channel:
+            grpc.channel_ready_future(channel).result(timeout=CONNECT_SECONDS)
+    except grpc.FutureTimeoutError:
         raise SettingError(
-            f"No Spark Connect server answers at {host}:{port} (SHOP_SPARK_REMOTE; {error.strerror or error}): "
+            f"No Spark Connect server answers at {host}:{port} (SHOP_SPARK_REMOTE) within {CONNECT_SECONDS} s: "
             "start it, or unset SHOP_SPARK_REMOTE to run Spark on this machine."
+        ) from None
+    except PySparkException as error:
+        # Not with the address itself: it may have a token in it.
+        raise SettingError(
+            f"SHOP_SPARK_REMOTE is no address of a Spark Connect server ({error.getCondition()}): write sc://host:port."
         ) from None
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import dagster as dg
+import duckdb
 import psutil
 import pytest
 import time_machine
@@ -18,7 +19,7 @@ from shop_pipeline.core.lake import Lake, row_count
 from shop_pipeline.resources import SparkResource
 from shop_pipeline_tests.builders import rows_of
 from shop_pipeline_tests.conftest import Shop, World, clean_environment, run_shop, wait_until
-from shop_pipeline_tests.servers import ConnectServer, DagsterDev
+from shop_pipeline_tests.servers import ConnectServer, DagsterDev, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.apart]
 WITHOUT_JAVA = {"JAVA_HOME": "/nowhere"}
@@ -116,9 +117,14 @@ class ShopUp(DagsterDev):
         self.launch([str(Path(sys.executable).parent / "shop"), "up", "--port", str(self.port)], environment)
         self.wait_for_port(120)
 
+    def javas(self) -> list[psutil.Process]:
+        """The JVM of its Spark server, once it is noted."""
+        assert self.process is not None
+        return [each for each in psutil.Process(self.process.pid).children(recursive=True) if "java" in each.name()]
+
 
 def test_shop_up_serves_this_folder_until_it_is_stopped(tmp_path: Path) -> None:
-    """C93: it says what is switched off; a port that is taken is a sentence; Ctrl-C leaves nothing behind."""
+    """C93: it says what is switched off; a port that is taken is a sentence; runs share its Spark; Ctrl-C leaves nothing."""
     server = ShopUp(tmp_path)
     server.start(clean_environment())
     try:
@@ -128,14 +134,82 @@ def test_shop_up_serves_this_folder_until_it_is_stopped(tmp_path: Path) -> None:
         ran = run_shop("up", "--port", str(server.port), folder=tmp_path)
         assert ran.status == 2
         assert f"Port {server.port} is taken" in ran.err
+        ran = run_shop("up", "--port", str(free_port()), folder=tmp_path)
+        assert ran.status == 2
+        assert "Another `shop up` runs over" in ran.err
+        wait_until("Spark is ready", lambda: "Spark's server is ready" in server.log, 60)
+        assert run_shop("sample", folder=tmp_path).status == 0
+        assert run_shop("load", "2026-09-02", folder=tmp_path, **WITHOUT_JAVA).out.startswith("run 2026-09-02 loaded 2026-09-01: 3")
+        _killed_in_mid_load(server, tmp_path)
+        # A server that hangs is told of, and not waited for.
+        (java,) = server.javas()
+        java.suspend()
+        ran = run_shop("load", "2026-09-03", folder=tmp_path, SHOP_SPARK_FALLBACK="fail")
+        java.resume()
+        assert ran.status == 2
+        assert "The Spark server of `shop up` does not answer" in ran.err
     finally:
         assert server.process is not None
         family = psutil.Process(server.process.pid).children(recursive=True)
+        assert any("java" in each.name() for each in family)
         server.process.send_signal(signal.SIGINT)
         server.process.wait(60)
         gone, left = psutil.wait_procs(family, timeout=30)
         server.stop()
     assert not left, gone
+    assert not (tmp_path / "dagster_home" / "spark_server" / "address.json").exists()
+
+
+def _killed_in_mid_load(server: ShopUp, folder: Path) -> None:
+    """Spark's server is killed while it writes: the run says so, tries again on the server that was started anew, and is exact."""
+    file = folder / "landing" / "orders" / "2026-09-09.csv"
+    orders = 1_000_000
+    duckdb.sql(
+        f"""
+        COPY (SELECT i AS order_id, printf('C%02d', i % 20) AS customer_id, (i % 97 + 1) / 4 AS amount,
+                     strftime(TIMESTAMP '2026-09-09 08:00:00' + INTERVAL (i % 40000) SECOND, '%Y-%m-%dT%H:%M:%S') AS ordered_at
+              FROM range(10000, 10000 + {orders}) t(i)) TO '{file}' (HEADER)
+        """
+    )
+    (java,) = server.javas()
+    command = [str(Path(sys.executable).parent / "shop"), "load", "2026-09-10"]
+    said = folder / "load.err"
+    with said.open("w") as err:
+        loading = subprocess.Popen(
+            command, cwd=folder, env=clean_environment(**WITHOUT_JAVA), stdout=subprocess.PIPE, stderr=err, text=True
+        )
+        try:
+            wait_until("it writes", lambda: "writing 1 days" in said.read_text())
+            java.kill()
+            out, _ = loading.communicate(timeout=180)
+        finally:
+            loading.kill()
+    text = said.read_text()
+    assert loading.returncode == 0, text
+    assert out == f"run 2026-09-10 loaded 2026-09-09: {orders} rows, orders_daily has {orders + 3}\n"
+    assert "The Spark server went away while it was at work" in text
+    assert "Traceback" not in text
+    assert "StatusCode" not in text
+    checked = run_shop("check", "2026-09-10", folder=folder)
+    assert checked.out == f"ok 2026-09-09: {orders} rows for the file's {orders} orders, 0 missing\n"
+
+
+def test_shop_up_killed_leaves_no_spark(tmp_path: Path) -> None:
+    """Not even kill -9 leaves a JVM or a web server behind, and the next `shop` passes over what it noted."""
+    server = ShopUp(tmp_path)
+    server.start(clean_environment())
+    try:
+        wait_until("Spark is ready", lambda: "Spark's server is ready" in server.log, 60)
+        assert server.process is not None
+        family = psutil.Process(server.process.pid).children(recursive=True)
+        server.process.kill()
+        _, left = psutil.wait_procs(family, timeout=60)
+        assert not left
+    finally:
+        server.stop()
+    ran = run_shop("load", "2026-09-02", folder=tmp_path, **WITHOUT_JAVA)
+    assert (ran.status, ran.out) == (2, "")
+    assert "JAVA_HOME is /nowhere" in ran.err
 
 
 def _assets(server: DagsterDev) -> set[str]:

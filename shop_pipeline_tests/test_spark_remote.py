@@ -1,0 +1,89 @@
+"""Which Spark a run gets: the server of `shop up`, one that is named, or its own."""
+
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from shop_pipeline.core import spark
+from shop_pipeline.core.errors import SettingError
+from shop_pipeline.core.spark_remote import ServerNote, lost
+from shop_pipeline.resources import SparkResource, spark_resource
+from shop_pipeline_tests.servers import free_port
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing answers here, so nothing is waited for; and Java is not found, which is how a Spark of its own shows."""
+    monkeypatch.setattr(spark, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+
+
+def resource(folder: Path, remote: str | None = None, *, fallback: bool | None = None) -> SparkResource:
+    return spark_resource("local[*]", remote, "1g", server_folder=folder, fallback=fallback)
+
+
+def test_the_address_is_its_owners_alone(tmp_path: Path) -> None:
+    note = ServerNote(tmp_path / "spark_server")
+    with note.keep():
+        note.write("sc://localhost:1/;token=secret")
+        assert note.url == "sc://localhost:1/;token=secret"
+        (file,) = note.folder.glob("*.json")
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        note.clear()
+        assert note.url is None
+
+
+def test_one_keeper_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = ServerNote(tmp_path / "spark_server")
+    assert not note.is_kept()
+    with note.keep():
+        assert note.is_kept()
+        with pytest.raises(SettingError, match="Another `shop up` runs over"):
+            ServerNote(note.folder).keep()
+    assert not note.is_kept()
+
+
+def test_the_note_of_a_keeper_that_was_killed_is_passed_over(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    note = ServerNote(tmp_path / "spark_server")
+    with note.keep():
+        note.write(f"sc://localhost:{free_port()}/;token=t")
+    with pytest.raises(SettingError, match="JAVA_HOME is /nowhere"):
+        resource(note.folder).check_machine()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_server_that_hangs_is_told_of_and_not_waited_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    note = ServerNote(tmp_path / "spark_server")
+    with note.keep(), socket.create_server(("127.0.0.1", 0)) as hangs:
+        note.write(f"sc://localhost:{hangs.getsockname()[1]}/;token=secret")
+        with pytest.raises(SettingError, match="JAVA_HOME is /nowhere"):
+            resource(note.folder).check_machine()
+        assert "The Spark server of `shop up` does not answer" in capfd.readouterr().err
+        with pytest.raises(SettingError, match=r"does not answer .* unset SHOP_SPARK_FALLBACK") as caught:
+            resource(note.folder, fallback=False).check_machine()
+    assert "secret" not in str(caught.value)
+
+
+def test_a_named_server_that_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    url = f"sc://127.0.0.1:{free_port()}/;token=secret"
+    with pytest.raises(SettingError, match="No Spark Connect server answers"):
+        resource(tmp_path, url).check_machine()
+    with pytest.raises(SettingError, match="JAVA_HOME is /nowhere"):
+        resource(tmp_path, url, fallback=True).check_machine()
+    said = capfd.readouterr().err
+    assert "SHOP_SPARK_FALLBACK is local: this run starts Spark itself" in said
+    assert "secret" not in said
+
+
+def test_a_lost_server_is_told_from_other_errors() -> None:
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+    outer = RuntimeError("while it wrote")
+    outer.__cause__ = SparkConnectGrpcException("<_MultiThreadedRendezvous: status = StatusCode.UNAVAILABLE>")
+    problem = lost(outer)
+    assert problem is not None
+    assert problem.retriable
+    assert lost(SparkConnectGrpcException("[TABLE_OR_VIEW_NOT_FOUND] no such table")) is None
+    assert lost(ValueError("StatusCode.UNAVAILABLE")) is None
