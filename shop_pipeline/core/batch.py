@@ -24,6 +24,9 @@ EXAMPLES = 5
 SHOWN = 60
 # Rows fetched at a time where there may be many.
 CHUNK = 10_000
+# Of Spark's monotonically increasing numbers, what counts within a partition.
+_WITHIN_PARTITION = 2**33 - 1
+CUT_OTHERWISE = "a file was cut otherwise than it was to be"
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,18 @@ def read_by_spark(rows: DataFrame, contract: Contract, days: Sequence[date]) -> 
             first, records = min(first, known.first_position), records + known.records
         splits[place] = Split(*place, first, records)
     return {day: _reading(contract, found[day]) for day in days}, list(splits.values())
+
+
+def counted_within(rows: DataFrame, splits: Sequence[Split]) -> DataFrame:
+    """`rows` of splits that are known beforehand: `_position` is the place within the row's split.
+
+    The job fails with CUT_OTHERWISE where a split is not among them or has more records than it should: so every number is
+    right, or nothing is written.
+    """
+    known = [F.lit(value).cast("bigint") for split in splits for value in (split.start, split.records)]
+    place = F.col("_position").bitwiseAND(F.lit(_WITHIN_PARTITION).cast("bigint"))
+    fits = place < F.try_element_at(F.create_map(*known), F.col("_split").cast("bigint"))
+    return rows.withColumn("_position", F.when(fits, place).otherwise(F.raise_error(F.lit(CUT_OTHERWISE)).cast("bigint")))
 
 
 def _reading(contract: Contract, groups: Sequence[tuple[int, int, datetime | None, Sequence[Any]]], **of_duckdb: Any) -> Reading:  # noqa: ANN401

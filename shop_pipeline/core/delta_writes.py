@@ -41,8 +41,19 @@ class Commit:
     read_version: int | None = None
 
 
+class NotAccepted(Exception):
+    """A commit was judged to be wrong and taken back: the table has the rows that it had before."""
+
+
 def replace_days(
-    lake: Lake, table: str, rows: DataFrame, days: Sequence[date], mark: str, *, statistics: Sequence[str] = ()
+    lake: Lake,
+    table: str,
+    rows: DataFrame,
+    days: Sequence[date],
+    mark: str,
+    *,
+    statistics: Sequence[str] = (),
+    wrong: Callable[[int], str | None] | None = None,
 ) -> Commit:
     """Replace the rows of exactly these days by `rows`, in one commit; every other day stays as it is.
 
@@ -52,6 +63,7 @@ def replace_days(
         rows: the table's columns, by name; every row's order_date must be one of `days`.
         statistics: of which columns a new table keeps the range per file; by default of all.
         mark: written into the commit as its userMetadata, unique to this call, and found again by it.
+        wrong: says, while the table's lock is still held, what is wrong with a version; then it is taken back.
 
     Returns:
         The commit; its version is the present one where there was nothing to change.
@@ -59,6 +71,7 @@ def replace_days(
     Raises:
         pyspark AnalysisException, condition DELTA_REPLACE_WHERE_MISMATCH: a row lies outside `days`; nothing changed.
         CommitConflict: writers that do not take the table's lock were in the way each time; nothing changed.
+        NotAccepted: it was `wrong`.
     """
     writer = (
         rows.write.format("delta")
@@ -66,7 +79,27 @@ def replace_days(
         .option("replaceWhere", day_predicate(days))
         .option("partitionOverwriteMode", "static")
     )
-    return _save(lake, table, rows.sparkSession, writer, mark, statistics)
+    if wrong is None:
+        return _save(lake, table, rows.sparkSession, writer, mark, statistics)
+    with lake.commit_lock(table):
+        before = lake.open(table)
+        commit = _save_locked(lake, table, rows.sparkSession, writer, mark, statistics)
+        why = wrong(commit.version)
+        if why is not None and _taken_back(lake, table, before, commit.version, days):
+            raise NotAccepted(why)
+        return commit
+
+
+def _taken_back(lake: Lake, table: str, before: DeltaTable | None, version: int, days: Sequence[date]) -> bool:
+    """Take the newest commit back; not where it is not the newest, or not the next after what there was: others' would go too."""
+    now = lake.open(table)
+    if now is None or now.version() != version or (before is not None and before.version() != version - 1):
+        return False
+    if before is None:
+        now.delete(day_predicate(days))
+    else:
+        now.restore(before.version())
+    return True
 
 
 @dataclass(frozen=True)
@@ -130,7 +163,14 @@ def append(lake: Lake, table: str, rows: DataFrame, mark: str, *, statistics: Se
 
 
 def _save(lake: Lake, table: str, session: SparkSession, writer: DataFrameWriter, mark: str, statistics: Sequence[str]) -> Commit:
-    """Commit, under the table's lock. A table that is not there is made by the same commit, partitioned by order_date."""
+    with lake.commit_lock(table):
+        return _save_locked(lake, table, session, writer, mark, statistics)
+
+
+def _save_locked(
+    lake: Lake, table: str, session: SparkSession, writer: DataFrameWriter, mark: str, statistics: Sequence[str]
+) -> Commit:
+    """Commit. A table that is not there is made by the same commit, partitioned by order_date."""
 
     def once() -> None:
         made = writer
@@ -141,16 +181,15 @@ def _save(lake: Lake, table: str, session: SparkSession, writer: DataFrameWriter
         made = made.option("mergeSchema", "true").option("userMetadata", mark)
         _to_its_end(session, lambda: made.save(lake.table_uri(table)))
 
-    with lake.commit_lock(table):
-        retries = over_conflicts(table, once)
-        version = version_of(lake, table, mark)
-        if version is not None:
-            return Commit(version, retries)
-        # Delta commits nothing where nothing changes: no rows for days that have none. The table is as it should be.
-        unchanged = lake.open(table)
-        if unchanged is None:
-            raise RuntimeError(f"{table} is not there after the write marked {mark}")
-        return Commit(int(unchanged.version()), retries)
+    retries = over_conflicts(table, once)
+    version = version_of(lake, table, mark)
+    if version is not None:
+        return Commit(version, retries)
+    # Delta commits nothing where nothing changes: no rows for days that have none. The table is as it should be.
+    unchanged = lake.open(table)
+    if unchanged is None:
+        raise RuntimeError(f"{table} is not there after the write marked {mark}")
+    return Commit(int(unchanged.version()), retries)
 
 
 def over_conflicts(table: str, write: Callable[[], None]) -> int:

@@ -19,7 +19,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shop_pipeline.core import delta_writes, disk, duck, gates, quarantine, volume
-from shop_pipeline.core.batch import Reading, difference, judged_in_spark, read_by_duckdb, read_by_spark
+from shop_pipeline.core.batch import (
+    CUT_OTHERWISE,
+    Reading,
+    counted_within,
+    difference,
+    judged_in_spark,
+    read_by_duckdb,
+    read_by_spark,
+)
 from shop_pipeline.core.contract import Contract, Rule
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.drift import check_types
@@ -29,10 +37,10 @@ from shop_pipeline.core.lake import Lake, table_id
 from shop_pipeline.core.ledger import APPEND, CHECK, FAILED, LOAD, STARTED, SUCCEEDED, Entry, Ledger
 from shop_pipeline.core.outcome import DayResult, Status
 from shop_pipeline.core.scratch import Scratch
-from shop_pipeline.core.sources import Drift, OpenSource, Source
+from shop_pipeline.core.sources import Drift, OpenSource, Source, Split
 from shop_pipeline.core.spark import SMALL_LOAD, pin_session
 from shop_pipeline.core.spark_remote import lost
-from shop_pipeline.core.verify import Checked, compare
+from shop_pipeline.core.verify import Checked, compare, unequal
 
 APPENDED = "appended, not verified"
 Clock = Callable[[], datetime]
@@ -423,26 +431,70 @@ class _Loading:
         days = self._open_days()
         session = self._session()
         rows = judged_in_spark(self.opened.rows_in_spark(session, days), self.contract)
+        splits = None if self.append else self.opened.known_splits({day: self.readings[day].records for day in days})
+        if splits is not None and self._written_in_one_pass(rows, splits):
+            return
         by_spark, splits = read_by_spark(rows, self.contract, days)
-        for day, why in self.opened.changed(days).items():
-            self.results[day] = self._refused(day, f"{day} was not loaded: {why} and {self._again(day)}.", retriable=True)
+        self._refuse_changed(days)
         for day in self._open_days():
             differs = difference(self.readings[day], by_spark[day], self.contract)
             if differs:
-                why = f"two engines read {self.opened.name(day)} differently ({differs}). Look at the {self.opened.noun}, mend it"
-                self.results[day] = self._refused(day, f"{day} was not loaded: {why} and {self._again(day)}.")
+                self.results[day] = self._read_differently(day, differs)
         # A day that was refused just now is missing from the baseline of those after it.
         self._judge()
         good = self._open_days()
-        if not good:
-            return
-        self.progress(f"writing {len(good)} days")
+        if good:
+            kept = rows if good == days else rows.where(F.col("order_date").isin(good))
+            if any(self.readings[day].quarantined for day in good):
+                kept = self._accepted(kept)
+            self._commit(kept, splits, good)
+
+    def _written_in_one_pass(self, rows: DataFrame, splits: Sequence[Split]) -> bool:
+        """Write a big day without having Spark read it beforehand. What was written is compared with what DuckDB read while the
+        table's lock is held, and taken back where it is not the same: the day is refused, as if it had been read before.
+
+        Returns:
+            False where Spark cut the file otherwise than foreseen; nothing was written then.
+        """
+        (day,) = self._open_days()
+
+        def wrong(version: int) -> str | None:
+            if self.opened.changed([day]):
+                return "the file changed"
+            lake, table, reading = self.daily.lake, self.daily.table, self.readings[day]
+            return unequal(lake, table, self.contract, self.opened, day, reading, version=version, scratch=self.attempt.scratch)
+
+        try:
+            self._commit(self._accepted(counted_within(rows, splits)), splits, [day], wrong)
+        except delta_writes.NotAccepted as problem:
+            self._refuse_changed([day])
+            self.results.setdefault(day, self._read_differently(day, str(problem)))
+        except Exception as error:
+            # Spark's own, or py4j's around it: the text alone is in both.
+            if CUT_OTHERWISE not in str(error):
+                raise
+            return False
+        return True
+
+    def _refuse_changed(self, days: Sequence[date]) -> None:
+        for day, why in self.opened.changed(days).items():
+            self.results[day] = self._refused(day, f"{day} was not loaded: {why} and {self._again(day)}.", retriable=True)
+
+    def _read_differently(self, day: date, how: str) -> DayResult:
+        why = f"two engines read {self.opened.name(day)} differently ({how}). Look at the {self.opened.noun}, mend it"
+        return self._refused(day, f"{day} was not loaded: {why} and {self._again(day)}.")
+
+    def _accepted(self, rows: DataFrame) -> DataFrame:
+        return rows.where(f"_broken & {self.contract.bad_bits} = 0")
+
+    def _commit(
+        self, rows: DataFrame, splits: Sequence[Split], days: Sequence[date], wrong: Callable[[int], str | None] | None = None
+    ) -> None:
+        """Write rows as these days' in one commit, and remember its version."""
+        self.progress(f"writing {len(days)} days")
         attempt = self.attempt
-        kept = rows if good == days else rows.where(F.col("order_date").isin(good))
-        if any(self.readings[day].quarantined for day in good):
-            kept = kept.where(f"_broken & {self.contract.bad_bits} = 0")
         mark = json.dumps({"attempt": attempt.name, "run_id": attempt.run_id})
-        typed = self._typed(self.opened.with_seq(kept, splits), self.opened.new_columns(good))
+        typed = self._typed(self.opened.with_seq(rows, splits), self.opened.new_columns(days))
         reached(Point.BEFORE_COMMIT)
         lake, table, statistics = self.daily.lake, self.daily.table, self.contract.searched
         attempt.may_have_written = True
@@ -450,7 +502,10 @@ class _Loading:
             if self.append:
                 commit = delta_writes.append(lake, table, typed, mark, statistics=statistics)
             else:
-                commit = delta_writes.replace_days(lake, table, typed, good, mark, statistics=statistics)
+                commit = delta_writes.replace_days(lake, table, typed, days, mark, statistics=statistics, wrong=wrong)
+        except delta_writes.NotAccepted:
+            attempt.may_have_written = False
+            raise
         except BaseException:
             attempt.version = delta_writes.version_of(lake, table, mark)
             attempt.may_have_written = attempt.version is not None

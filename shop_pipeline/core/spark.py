@@ -36,6 +36,9 @@ WANTED_JARS = re.compile(r"^(io\.delta|io\.unitycatalog|org\.postgresql)_")
 # Below this the JVM's optimising compiler costs more than it brings.
 SMALL_LOAD = 64 * 1024 * 1024
 
+# How Spark cuts big files.
+SPLIT_BYTES = 64 * 1024 * 1024
+
 CONNECT_PORT = 15002
 # A server that lives answers within milliseconds, even one at work; a pause of its memory management takes seconds.
 CONNECT_SECONDS = 10
@@ -55,7 +58,7 @@ SESSION_SETTINGS = {
     # How a file is cut into splits must not change between two readings of it: record numbers are counted by split.
     "spark.sql.files.minPartitionNum": "2",
     # Small enough that the last split does not leave half the cores idle.
-    "spark.sql.files.maxPartitionBytes": "64m",
+    "spark.sql.files.maxPartitionBytes": str(SPLIT_BYTES),
     # A file open for each day of a batch, or every batch is sorted by day before it is written.
     "spark.sql.maxConcurrentOutputFileWriters": "100",
     "spark.sql.shuffle.partitions": "4",

@@ -1,11 +1,13 @@
 """Source against table, both ways, by engines that share no code with the writer: DuckDB and Delta's Rust reader. No JVM."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 
 import duckdb
+from deltalake import DeltaTable
 
 from shop_pipeline.core import duck, quarantine
 from shop_pipeline.core.batch import EXAMPLES, Reading, bad_rows, extras, judged, read_by_duckdb, row_hash, sentences
@@ -101,16 +103,12 @@ def compare(
     unread = [day for day in to_check if day not in known]
     if unread:
         known.update(read_by_duckdb(con, contract, source, unread))
-    fields = [each.name for each in opened.schema().fields]
+    fields = {each.name for each in opened.schema().fields}
     absent = [name for name, _ in contract.table_columns if name not in fields]
     if absent:
         return none_of_them(f"the table {table} has no column {', '.join(absent)}. Load the days again")
-    own = {name for name, _ in contract.table_columns}
-    new = sorted({*(name for name in fields if name not in own), *source.new_columns(to_check)})
     try:
-        view(con, "in_table", opened, to_check)
-        nulls = "".join(f", CAST(NULL AS VARCHAR) AS {identifier(name)}" for name in new if name not in fields)
-        con.execute(f"CREATE OR REPLACE TEMP VIEW loaded AS SELECT *{nulls} FROM in_table")
+        new = _view_loaded(con, opened, contract, source, to_check)
         found = _facts(con, contract, new)
         aside = quarantine.counts(lake, contract, to_check)
     except TableUnreadable as problem:
@@ -157,6 +155,45 @@ def compare(
             source.noun,
         )
     return Checked(comparisons, not_checked, opened.version(), row_count(opened), table_id(opened), known)
+
+
+def unequal(
+    lake: Lake,
+    table: str,
+    contract: Contract,
+    source: OpenSource,
+    day: date,
+    reading: Reading,
+    *,
+    version: int,
+    scratch: Path | None = None,
+) -> str | None:
+    """What a day has in a version of the table instead of the rows that were read of its source; None where it has those.
+
+    In short, for a writer that can still take it back; `compare` says it in full. Where it cannot be told, that says so too.
+    """
+    with suppress(duckdb.Error, TableUnreadable):
+        opened, con = lake.open(table, version), duck.connect(scratch)
+        if opened is None:
+            return None
+        new = _view_loaded(con, opened, contract, source, [day])
+        ((rows, content),) = con.execute(f"SELECT count(*), {row_hash(contract.names, new)} FROM loaded").fetchall()
+        if (rows, content or 0) != (reading.good, reading.content):
+            return f"good rows: {reading.good} by DuckDB, {rows} by Spark" if rows != reading.good else "values differ"
+    return None
+
+
+def _view_loaded(
+    con: duckdb.DuckDBPyConnection, opened: DeltaTable, contract: Contract, source: OpenSource, days: Sequence[date]
+) -> list[str]:
+    """Make the view `loaded` of these days of a table; the columns that it or the source has beyond the contract's."""
+    fields = [each.name for each in opened.schema().fields]
+    own = {name for name, _ in contract.table_columns}
+    new = sorted({*(name for name in fields if name not in own), *source.new_columns(days)})
+    view(con, "in_table", opened, days)
+    nulls = "".join(f", CAST(NULL AS VARCHAR) AS {identifier(name)}" for name in new if name not in fields)
+    con.execute(f"CREATE OR REPLACE TEMP VIEW loaded AS SELECT *{nulls} FROM in_table")
+    return new
 
 
 @dataclass(frozen=True)

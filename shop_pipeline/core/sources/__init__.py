@@ -86,6 +86,12 @@ class OpenSource(Protocol):
     def rows_in_spark(self, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """The records of these days: the contract's and the new columns as text, order_date, _malformed, _split, _position."""
 
+    def known_splits(self, records: Mapping[date, int]) -> list[Split] | None:
+        """Where Spark will cut the source of these days (with so many records), where that is known without asking it.
+
+        Positions are then counted from each split's own start, `first_position` 0.
+        """
+
     def with_seq(self, rows: DataFrame, splits: Sequence[Split]) -> DataFrame:
         """`rows` with the column `_source_seq`: unique per row and the same on every rerun."""
 

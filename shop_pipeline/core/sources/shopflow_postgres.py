@@ -288,6 +288,10 @@ class OpenShopflow:
         upper = [*(f"_time < {cut}" for cut in cuts), ""]
         return [" AND ".join(each for each in pair if each) or "true" for pair in zip(lower, upper, strict=True)]
 
+    def known_splits(self, records: Mapping[date, int]) -> list[Split] | None:
+        """None: rows are numbered by their keys."""
+        return None
+
     def with_seq(self, rows: DataFrame, splits: Sequence[Split]) -> DataFrame:
         """`rows` with `_source_seq`: the key, by which the table has each row once."""
         key = F.lpad(F.col(self.contract.key), 10, "0")

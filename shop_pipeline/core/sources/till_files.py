@@ -22,6 +22,7 @@ from shop_pipeline.core.contract import Contract, NewColumns
 from shop_pipeline.core.duck import connect, identifier, quoted
 from shop_pipeline.core.errors import DayRefused, ShopError, SourceUnavailable
 from shop_pipeline.core.sources import BYTES, Drift, Record, Split
+from shop_pipeline.core.spark import SPLIT_BYTES
 
 CHUNK = 16 * 1024 * 1024
 # A quoted field that starts after a comma or line start and ends before one: what RFC 4180 allows, and nothing else.
@@ -298,6 +299,19 @@ class OpenTillFiles:
             F.monotonically_increasing_id().alias("_position"),
         )
 
+    def known_splits(self, records: Mapping[date, int]) -> list[Split] | None:
+        """Of one big file without line ends in quotes: Spark cuts it each SPLIT_BYTES, and a line belongs where it begins."""
+        if len(records) != 1:
+            return None
+        ((day, expected),) = records.items()
+        file = self.files[day]
+        # Spark cuts smaller ones into smaller parts.
+        if file.multiline or file.seen[1] < 2 * SPLIT_BYTES:
+            return None
+        lines = _lines_by_split(file.path)
+        # Blank lines are no records, and make the sums differ.
+        return [Split(day, n * SPLIT_BYTES, 0, count) for n, count in enumerate(lines)] if sum(lines) == expected else None
+
     def with_seq(self, rows: DataFrame, splits: Sequence[Split]) -> DataFrame:
         """`rows` with `_source_seq`: file name and record number, the same on every rerun.
 
@@ -458,6 +472,18 @@ def _check_text(handle: BinaryIO, path: Path) -> bool:
             pending = pending[cut:]
         if not chunk:
             return multiline
+
+
+def _lines_by_split(path: Path) -> list[int]:
+    """How many lines after the header begin in each part of SPLIT_BYTES; a line begins after the byte before it, its part's too."""
+    counts, last = [], b""
+    with path.open("rb") as handle:
+        while chunk := handle.read(SPLIT_BYTES):
+            counts.append(chunk.count(b"\n"))
+            last = chunk
+    # The end of the last line begins none.
+    counts[-1] -= last.endswith(b"\n")
+    return counts
 
 
 def _last_record_end(text: bytes) -> int:
