@@ -9,12 +9,14 @@ import contextlib
 import json
 import os
 import shutil
+import signal
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -47,8 +49,7 @@ class Comparison:
 
 def shop(folder: Path, *arguments: str) -> None:
     """A `shop` command in a process of its own, cold."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SHOP_", "DAGSTER_"))}
-    run([str(BIN / "shop"), *arguments], folder, environment)
+    run([str(BIN / "shop"), *arguments], folder, _clean())
 
 
 def run(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> str:
@@ -78,6 +79,63 @@ def plain_month(folder: Path) -> None:
 def spark_start(folder: Path) -> None:
     """Spark's start and one trivial table."""
     run([sys.executable, str(HERE / "spark_start.py"), str(folder / "table")], folder)
+
+
+@contextlib.contextmanager
+def warm_server(folder: Path) -> Iterator[None]:
+    """`shop up` over a folder, with a Spark that has loaded the month twice before; the lake is empty."""
+    with (folder / "up.log").open("w+") as said, socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        probe.close()
+        command = [str(BIN / "shop"), "up", "--port", str(port)]
+        serving = subprocess.Popen(command, cwd=folder, stdout=said, stderr=said, env=_clean(), start_new_session=True)
+        try:
+            while "Spark's server is ready" not in (folder / "up.log").read_text():
+                if serving.poll() is not None:
+                    sys.exit(f"shop up ended:\n{(folder / 'up.log').read_text()}")
+                time.sleep(0.5)
+            for _ in range(2):
+                shop(folder, "backfill", *MONTH)
+            shutil.rmtree(folder / "lake")
+            yield
+        finally:
+            serving.send_signal(signal.SIGINT)
+            serving.wait(60)
+
+
+def month_warm(folder: Path) -> float:
+    """The month as one range, through Dagster, with checks, silver and daily_sales, on the server of `shop up`."""
+    with warm_server(folder):
+        return _seconds(lambda: month(folder))
+
+
+def correction(folder: Path) -> float:
+    """A day whose file was corrected, on the server of `shop up`: from launching to verified."""
+    with warm_server(folder):
+        month(folder)
+        file = folder / "landing" / "orders" / "2026-09-01.csv"
+        header, _, *rest = file.read_text().splitlines()
+        file.write_text("\n".join([header, *rest, ""]))
+        return _seconds(lambda: shop(folder, "load", MONTH[0]))
+
+
+def trivial_run(folder: Path) -> float:
+    """A Dagster run of one step that does nothing, launched from a command line too, in a DAGSTER_HOME that is there."""
+    shop(folder, "backfill", MONTH[0], MONTH[0])
+    environment = _clean() | {"DAGSTER_HOME": str(folder / "dagster_home"), "PYTHONPATH": str(HERE.parent)}
+    command = [str(BIN / "dagster"), "job", "execute", "-m", "bench.trivial", "-j", "trivial"]
+    return _seconds(lambda: run(command, folder, environment))
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    begin = time.monotonic()
+    action()
+    return time.monotonic() - begin
+
+
+def _clean() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith(("SHOP_", "DAGSTER_"))}
 
 
 def big_day(folder: Path) -> None:
@@ -138,7 +196,7 @@ def database_day(rows: int) -> Callable[[Path], float]:
 
 def peak(command: list[str], folder: Path, **settings: str) -> float:
     """The most memory (resident, MB) that a command and all that it started took at a time."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SHOP_", "DAGSTER_"))} | settings
+    environment = _clean() | settings
     most = 0
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said)
@@ -201,6 +259,22 @@ COMPARISONS = [
         1.0,
         month,
         spark_start,
+        sample,
+    ),
+    Comparison(
+        "month_warm",
+        "the same month on the Spark that `shop up` keeps : the plain script",
+        1 / 45,
+        month_warm,
+        plain_month,
+        sample,
+    ),
+    Comparison(
+        "correction_vs_trivial_run",
+        "`shop load` of a corrected day on the Spark that `shop up` keeps : `dagster job execute` of a step that does nothing",
+        2.0,
+        correction,
+        trivial_run,
         sample,
     ),
     Comparison("month_vs_day", "the month : one single day, both cold", 1.3, month, one_day, sample),
