@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from shop_pipeline.core.class_data import with_archive
 from shop_pipeline.core.contract import Contract
-from shop_pipeline.core.errors import SettingError
+from shop_pipeline.core.errors import EngineLost, SettingError
 from shop_pipeline.core.lake import Lake
 from shop_pipeline.core.postgres import Address
 from shop_pipeline.core.run_locks import RunLocks
@@ -40,14 +40,29 @@ class SparkResource(LazyPySparkResource):
     local_config: dict[str, str] | None = None
     _checked: bool = PrivateAttr(default=False)
     _remote: str | None = PrivateAttr(default=None)
+    _had_remote: bool = PrivateAttr(default=False)
 
     def check_machine(self) -> None:
-        """Raises SettingError when Spark cannot be had: no server answers and this machine cannot run it either."""
+        """Make sure that Spark can be had.
+
+        Raises:
+            SettingError: no server answers, and this machine cannot run it either.
+            EngineLost: the server that this process had a session of is gone.
+        """
         if self._checked:
             return
         named = self.spark_config.get("spark.remote")
-        self._remote = self._named(named) if named else self._kept()
+        try:
+            self._remote = self._named(named) if named else self._kept()
+        except SettingError as problem:
+            if self._had_remote:
+                # It was there a moment ago, and may be there again at the next try.
+                raise EngineLost(str(problem)) from None
+            raise
         if self._remote is None:
+            if self._had_remote:
+                # PySpark can be a server's client or have a JVM of its own, and in one process not first this, then that.
+                raise EngineLost("The Spark server went away and has not come back: run the same days again.")
             check_machine(remote=None)
         self._checked = True
 
@@ -57,10 +72,12 @@ class SparkResource(LazyPySparkResource):
         Raises:
             SettingError: as `check_machine`.
         """
-        if self._remote is not None and self._spark_session is not None and not is_alive(self._spark_session):
-            # The server went away since: it, or the one that was started in its place, gives another.
-            let_go(self._spark_session, tell_server=False)
-            self._spark_session, self._checked = None, False
+        if self._remote is not None:
+            if self._spark_session is not None and not is_alive(self._spark_session):
+                # The server went away since: it, or the one that was started in its place, gives another.
+                let_go(self._spark_session, tell_server=False)
+                self._spark_session = None
+            self._checked = self._spark_session is not None
         self.check_machine()
         if self._spark_session is None:
             self._spark_session = self._new(source_bytes)
@@ -71,6 +88,7 @@ class SparkResource(LazyPySparkResource):
         if self._remote is None:
             config = with_archive(for_bytes(self._local, source_bytes))
             return cast("SparkSession", spark_session_from_config(config))  # type: ignore[no-untyped-call]
+        self._had_remote = True
         config = for_bytes(spark_config(master="", remote=self._remote, memory=""), source_bytes)
         session = cast("SparkSession", spark_session_from_config(config))  # type: ignore[no-untyped-call]
         make_patient_briefly(session)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shop_pipeline.core import spark
-from shop_pipeline.core.errors import SettingError
+from shop_pipeline.core.errors import EngineLost, SettingError
 from shop_pipeline.core.spark_remote import ServerNote, lost
 from shop_pipeline.resources import SparkResource, spark_resource
 from shop_pipeline_tests.servers import free_port
@@ -75,6 +75,16 @@ def test_a_named_server_that_is_gone(tmp_path: Path, capfd: pytest.CaptureFixtur
     said = capfd.readouterr().err
     assert "SHOP_SPARK_FALLBACK is local: this run starts Spark itself" in said
     assert "secret" not in said
+
+
+def test_a_server_that_was_there_is_awaited_by_the_next_try(tmp_path: Path) -> None:
+    """Not replaced: PySpark cannot be a server's client first and have a JVM of its own then."""
+    url = f"sc://127.0.0.1:{free_port()}"
+    for spark_of_a_run in (resource(tmp_path, url), resource(tmp_path, url, fallback=True), resource(tmp_path)):
+        spark_of_a_run._had_remote = True
+        with pytest.raises(EngineLost) as caught:
+            spark_of_a_run.session()
+        assert caught.value.retriable
 
 
 def test_a_lost_server_is_told_from_other_errors() -> None:
