@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ import duckdb
 import psutil
 
 from shop_pipeline.core.local_postgres import LocalPostgres, packaged_binaries
+from shop_pipeline.core.ports import free_port
 from shop_pipeline.core.sample import write_september
 from shop_pipeline.core.shopflow_sample import CREATE, make_database
 
@@ -84,11 +84,8 @@ def spark_start(folder: Path) -> None:
 @contextlib.contextmanager
 def warm_server(folder: Path) -> Iterator[None]:
     """`shop up` over a folder, with a Spark that has loaded the month twice before; the lake is empty."""
-    with (folder / "up.log").open("w+") as said, socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
-        command = [str(BIN / "shop"), "up", "--port", str(port)]
+    with (folder / "up.log").open("w+") as said:
+        command = [str(BIN / "shop"), "up", "--port", str(free_port())]
         serving = subprocess.Popen(command, cwd=folder, stdout=said, stderr=said, env=_clean(), start_new_session=True)
         try:
             while "Spark's server is ready" not in (folder / "up.log").read_text():

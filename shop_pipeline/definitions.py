@@ -50,7 +50,7 @@ spark = spark_resource(
     settings.spark_remote,
     settings.spark_memory,
     server_folder=settings.spark_server,
-    fallback=None if settings.spark_fallback is None else settings.spark_fallback == "local",
+    fallback=settings.spark_fallback,
 )
 lake = LakeResource(uri=settings.lake)
 till_files = TillFilesResource(landing=str(settings.landing))

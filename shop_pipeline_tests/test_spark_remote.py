@@ -20,7 +20,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
 
 
-def resource(folder: Path, remote: str | None = None, *, fallback: bool | None = None) -> SparkResource:
+def resource(folder: Path, remote: str | None = None, *, fallback: str | None = None) -> SparkResource:
     return spark_resource("local[*]", remote, "1g", server_folder=folder, fallback=fallback)
 
 
@@ -35,7 +35,7 @@ def test_the_address_is_its_owners_alone(tmp_path: Path) -> None:
         assert note.url is None
 
 
-def test_one_keeper_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_keeper_at_a_time(tmp_path: Path) -> None:
     note = ServerNote(tmp_path / "spark_server")
     assert not note.is_kept()
     with note.keep():
@@ -62,7 +62,7 @@ def test_a_server_that_hangs_is_told_of_and_not_waited_for(tmp_path: Path, capfd
             resource(note.folder).check_machine()
         assert "The Spark server of `shop up` does not answer" in capfd.readouterr().err
         with pytest.raises(SettingError, match=r"does not answer .* unset SHOP_SPARK_FALLBACK") as caught:
-            resource(note.folder, fallback=False).check_machine()
+            resource(note.folder, fallback="fail").check_machine()
     assert "secret" not in str(caught.value)
 
 
@@ -71,7 +71,7 @@ def test_a_named_server_that_is_gone(tmp_path: Path, capfd: pytest.CaptureFixtur
     with pytest.raises(SettingError, match="No Spark Connect server answers"):
         resource(tmp_path, url).check_machine()
     with pytest.raises(SettingError, match="JAVA_HOME is /nowhere"):
-        resource(tmp_path, url, fallback=True).check_machine()
+        resource(tmp_path, url, fallback="local").check_machine()
     said = capfd.readouterr().err
     assert "SHOP_SPARK_FALLBACK is local: this run starts Spark itself" in said
     assert "secret" not in said
@@ -80,7 +80,7 @@ def test_a_named_server_that_is_gone(tmp_path: Path, capfd: pytest.CaptureFixtur
 def test_a_server_that_was_there_is_awaited_by_the_next_try(tmp_path: Path) -> None:
     """Not replaced: PySpark cannot be a server's client first and have a JVM of its own then."""
     url = f"sc://127.0.0.1:{free_port()}"
-    for spark_of_a_run in (resource(tmp_path, url), resource(tmp_path, url, fallback=True), resource(tmp_path)):
+    for spark_of_a_run in (resource(tmp_path, url), resource(tmp_path, url, fallback="local"), resource(tmp_path)):
         spark_of_a_run._had_remote = True
         with pytest.raises(EngineLost) as caught:
             spark_of_a_run.session()

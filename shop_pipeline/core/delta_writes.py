@@ -79,12 +79,10 @@ def replace_days(
         .option("replaceWhere", day_predicate(days))
         .option("partitionOverwriteMode", "static")
     )
-    if wrong is None:
-        return _save(lake, table, rows.sparkSession, writer, mark, statistics)
     with lake.commit_lock(table):
-        before = lake.open(table)
-        commit = _save_locked(lake, table, rows.sparkSession, writer, mark, statistics)
-        why = wrong(commit.version)
+        before = None if wrong is None else lake.open(table)
+        commit = _save(lake, table, rows.sparkSession, writer, mark, statistics)
+        why = None if wrong is None else wrong(commit.version)
         if why is not None and _taken_back(lake, table, before, commit.version, days):
             raise NotAccepted(why)
         return commit
@@ -159,18 +157,12 @@ def _run(session: SparkSession, statement: str) -> None:
 
 def append(lake: Lake, table: str, rows: DataFrame, mark: str, *, statistics: Sequence[str] = ()) -> Commit:
     """Add `rows` whatever is there: a rerun doubles them. Only for showing that damage."""
-    return _save(lake, table, rows.sparkSession, rows.write.format("delta").mode("append"), mark, statistics)
+    with lake.commit_lock(table):
+        return _save(lake, table, rows.sparkSession, rows.write.format("delta").mode("append"), mark, statistics)
 
 
 def _save(lake: Lake, table: str, session: SparkSession, writer: DataFrameWriter, mark: str, statistics: Sequence[str]) -> Commit:
-    with lake.commit_lock(table):
-        return _save_locked(lake, table, session, writer, mark, statistics)
-
-
-def _save_locked(
-    lake: Lake, table: str, session: SparkSession, writer: DataFrameWriter, mark: str, statistics: Sequence[str]
-) -> Commit:
-    """Commit. A table that is not there is made by the same commit, partitioned by order_date."""
+    """Commit. A table that is not there is made by the same commit, partitioned by order_date. The caller holds its lock."""
 
     def once() -> None:
         made = writer

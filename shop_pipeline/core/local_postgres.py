@@ -5,7 +5,6 @@ import os
 import pwd
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from shop_pipeline.core.errors import SettingError
+from shop_pipeline.core.ports import free_port
 
 DATABASE, USER = "shopflow", "app"
 # A Postgres server refuses to run as root.
@@ -109,10 +109,7 @@ class LocalPostgres:
                 os.chown(path, nobody.pw_uid, nobody.pw_gid)
         self._run("initdb", "-D", "cluster", "-U", USER, "--pwfile=password", "--auth=scram-sha-256", "-E", "UTF8", "--locale=C")
         secret.unlink()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        url = f"postgresql://{USER}:{password}@127.0.0.1:{port}/{DATABASE}"
+        url = f"postgresql://{USER}:{password}@127.0.0.1:{free_port()}/{DATABASE}"
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "url"
         file.touch(0o600)

@@ -6,7 +6,6 @@
 import contextlib
 import os
 import secrets
-import socket
 import sys
 import threading
 from pathlib import Path
@@ -17,6 +16,7 @@ from pyspark.sql import SparkSession
 from shop_pipeline.core.class_data import with_archive
 from shop_pipeline.core.cold_start import load_for_practice
 from shop_pipeline.core.errors import SettingError
+from shop_pipeline.core.ports import free_port
 from shop_pipeline.core.scratch import Scratch
 from shop_pipeline.core.spark import check_machine, session_of, spark_config
 from shop_pipeline.core.spark_remote import ServerNote
@@ -31,10 +31,7 @@ def serve(note: ServerNote, master: str, memory: str) -> None:
         SettingError: Spark cannot start here.
     """
     check_machine(remote=None)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    token = secrets.token_urlsafe(32)
+    port, token = free_port(), secrets.token_urlsafe(32)
     # Not as a setting of Spark: those are on the JVM's command line, which everyone on the machine can read.
     os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = token
     config = with_archive(spark_config(master=master, remote=None, memory=memory)) | {

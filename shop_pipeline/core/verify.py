@@ -170,7 +170,7 @@ def unequal(
 ) -> str | None:
     """What a day has in a version of the table instead of the rows that were read of its source; None where it has those.
 
-    In short, for a writer that can still take it back; `compare` says it in full. Where it cannot be told, that says so too.
+    In short, for a writer that can still take it back; `compare` says it in full, and says so where the table cannot be read.
     """
     with suppress(duckdb.Error, TableUnreadable):
         opened, con = lake.open(table, version), duck.connect(scratch)

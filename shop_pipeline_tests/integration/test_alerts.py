@@ -1,6 +1,5 @@
 """Alerts to a real HTTP receiver and a real mail server: one for a cause, none while it lasts, one when it is over."""
 
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from shop_pipeline.automation.alerts import alerts
 from shop_pipeline.core.incidents import Incidents, Trouble
 from shop_pipeline_tests.builders import rows_of, text_of
 from shop_pipeline_tests.conftest import DAILY_SALES, ORDERS_DAILY, SILVER_ORDERS, World
-from shop_pipeline_tests.servers import Receiver
+from shop_pipeline_tests.servers import Receiver, free_port
 
 DAY = date(2026, 9, 1)
 KEY = "2026-09-02"
@@ -38,9 +37,7 @@ def mail_server() -> Iterator[tuple[int, list[bytes]]]:
             mails.append(envelope.content)
             return "250 OK"
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     controller = Controller(Inbox(), hostname="127.0.0.1", port=port)
     controller.start()
     try:

@@ -47,14 +47,13 @@ def text(width: int, *, first: int | None = None, end: str = "\n", count: int = 
 
 
 # Header and first order are 128 bytes together, the others 64 each: a cut is always where a line ends.
-BETWEEN_LINES = text(64, first=128 - len(HEADER) - 1)
 TEXTS = {
-    "cuts between lines": BETWEEN_LINES,
+    "cuts between lines": text(64, first=128 - len(HEADER) - 1),
     "cuts a byte after a line": text(64, first=129 - len(HEADER) - 1),
     "cuts a byte before the end of a line": text(64, first=127 - len(HEADER) - 1),
     "CRLF": text(71, end="\r\n"),
     "no last line end": text(67).removesuffix("\n"),
-    "a last line end at a cut": text(64, first=128 - len(HEADER) - 1, count=63 * 1 + 64 * 4),
+    "a last line end at a cut": text(64, first=128 - len(HEADER) - 1, count=5 * 64 - 1),
     "quoted fields": text(70).replace(",C", ',"C').replace(",5.25", '",5.25'),
     "rows set aside and flagged": text(66)
     + "".join(f"{order(n, 66, amount)}\n" for n, amount in ((401, ""), (402, "-5.00"), (403, "1.00"))),
