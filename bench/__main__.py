@@ -1,7 +1,8 @@
 """`make bench [NAME=…]`: the project and what it is compared with, alternating in one run, as medians and ratios.
 
 Seconds on a shared machine mean little; the ratio of two things measured in turn on it does. Writes bench/results.json: an
-array of `name`, `what`, `ratio` (project : other), `bar`, `runs` (pairs of seconds), and prints it as a table.
+array of `name`, `what`, `ratio` (project : other), `bar`, `runs` (pairs, in `unit`), `machine`; and of it docs/bench.md and its
+picture. Prints a table of what was measured.
 """
 
 import atexit
@@ -23,6 +24,7 @@ from pathlib import Path
 import duckdb
 import psutil
 
+from bench import page
 from shop_pipeline.core.local_postgres import LocalPostgres, packaged_binaries
 from shop_pipeline.core.ports import free_port
 from shop_pipeline.core.sample import write_september
@@ -37,7 +39,7 @@ BIG_ROWS = int(os.environ.get("BENCH_ROWS", "10000000"))
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two things to time in turn, and the ratio that must not be exceeded. What gives seconds has timed itself."""
+    """Two things to time in turn, and the ratio that must not be exceeded. What gives a number has measured itself."""
 
     name: str
     what: str
@@ -45,6 +47,28 @@ class Comparison:
     project: Callable[[Path], float | None]
     other: Callable[[Path], float | None]
     prepare: Callable[[Path], None]
+    unit: str = "s"
+
+    def pair(self) -> tuple[float, float]:
+        """The project's number and the other's."""
+        return timed(self.project, self.prepare), timed(self.other, self.prepare)
+
+
+@dataclass(frozen=True)
+class Warm:
+    """Two things that one warm process times in turn; see bench/warm_days.py."""
+
+    name: str
+    what: str
+    bar: float
+    pair_of: str
+    unit: str = "s"
+
+    def pair(self) -> tuple[float, float]:
+        """The median seconds of both."""
+        with tempfile.TemporaryDirectory(prefix="shop-bench-") as folder:
+            project, other = run([sys.executable, "-m", "bench.warm_days", folder, self.pair_of], HERE.parent).split()[-2:]
+        return float(project), float(other)
 
 
 def shop(folder: Path, *arguments: str) -> None:
@@ -241,7 +265,7 @@ def one_big_file(folder: Path) -> None:
     os.link(big_file(), day)
 
 
-COMPARISONS = [
+COMPARISONS: list[Comparison | Warm] = [
     Comparison(
         "month_cold",
         "the month, cold, with silver, daily_sales and all checks : the plain script, orders_daily alone, day by day",
@@ -283,6 +307,7 @@ COMPARISONS = [
         big_day_memory,
         bare_day_memory,
         one_big_file,
+        "MB",
     ),
     Comparison(
         "merge_large",
@@ -292,6 +317,14 @@ COMPARISONS = [
         merge_into(100_000),
         nothing,
     ),
+    Warm(
+        "day_into_1000",
+        "a day into a table of 1,000 days, each loaded by a run of its own : into an empty one, warm",
+        1.3,
+        "into_1000",
+    ),
+    Warm("check_vs_load", "`check_day` of a day : loading it, warm", 0.15, "check"),
+    Warm("day_from_50000", "a day from a landing folder of 50,000 files : from one of 1 file, warm", 1.3, "from_50000"),
     Comparison(
         "sensor_tick",
         "a sensor's tick over 3,650 days in a folder of 50,000 files, after the first : listing the folder",
@@ -315,6 +348,7 @@ COMPARISONS = [
         database_day(5_000_000),
         database_day(500_000),
         nothing,
+        "MB",
     ),
 ]
 
@@ -331,12 +365,12 @@ def timed(action: Callable[[Path], float | None], prepare: Callable[[Path], None
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def measure(comparison: Comparison) -> dict[str, object]:
+def measure(comparison: Comparison | Warm) -> dict[str, object]:
     """One comparison: the two in turn, REPEATS times."""
     runs = []
     for _ in range(REPEATS):
-        runs.append([round(timed(each, comparison.prepare), 2) for each in (comparison.project, comparison.other)])
-        print(f"  {comparison.name}: {runs[-1][0]} s : {runs[-1][1]} s", file=sys.stderr, flush=True)
+        runs.append([round(each, 2 if each > 1 else 3) for each in comparison.pair()])
+        print(f"  {comparison.name}: {runs[-1][0]} : {runs[-1][1]} {comparison.unit}", file=sys.stderr, flush=True)
     ratio = statistics.median(one for one, _ in runs) / statistics.median(other for _, other in runs)
     return {
         "name": comparison.name,
@@ -344,6 +378,8 @@ def measure(comparison: Comparison) -> dict[str, object]:
         "ratio": round(ratio, 4),
         "bar": round(comparison.bar, 4),
         "runs": runs,
+        "unit": comparison.unit,
+        "machine": page.machine(),
     }
 
 
@@ -354,13 +390,17 @@ def main() -> None:
     if unknown:
         names = ", ".join(each.name for each in COMPARISONS)
         sys.exit(f"bench: there is no {', '.join(sorted(unknown))}; there are {names}")
-    results = [measure(each) for each in COMPARISONS if not wanted or each.name in wanted]
-    file = HERE / "results.json"
-    measured = {str(each["name"]): each for each in [*json.loads(file.read_text()), *results]}
-    file.write_text(json.dumps([measured[each.name] for each in COMPARISONS if each.name in measured], indent=2) + "\n")
-    for each in results:
-        held = "held" if each["ratio"] <= each["bar"] else "NOT HELD"  # type: ignore[operator]
-        print(f"{each['name']:<16} {each['ratio']:>8} (bar {each['bar']}) {held}   {each['what']}")
+    measured = {str(each["name"]): each for each in page.read_results()}
+    for comparison in COMPARISONS:
+        if wanted and comparison.name not in wanted:
+            continue
+        each = measured[comparison.name] = measure(comparison)
+        # After each, for all of them take the better part of an hour.
+        results = [measured[one.name] for one in COMPARISONS if one.name in measured]
+        page.RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+        page.write(results)
+        held = "held" if page.held(each) else "NOT HELD"
+        print(f"{each['name']:<26} {each['ratio']:>8} (bar {each['bar']}) {held}   {each['what']}")
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from shop_pipeline.core.errors import TableBusy
 
@@ -39,6 +39,21 @@ def commit_lock(folder: Path, name: str, patience: float = PATIENCE) -> Iterator
             yield
         finally:
             holder.unlink(missing_ok=True)
+
+
+@contextmanager
+def commit_lock_if_free(folder: Path, name: str) -> Iterator[bool]:
+    """The same for a commit that can as well be made another time, and not by a JVM: whether the lock is held now."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        try:
+            held.enter_context(FileLock(str(folder / f"{name}.lock"), timeout=0))
+            _outlive(folder / f"{name}.holder", name, 0)
+        except (Timeout, TableBusy):
+            free = False
+        else:
+            free = True
+        yield free
 
 
 def _java_children() -> list[psutil.Process]:

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 
-from shop_pipeline.core.commit_lock import commit_lock
+from shop_pipeline.core.commit_lock import commit_lock, commit_lock_if_free
 from shop_pipeline.core.duck import identifier
 from shop_pipeline.core.errors import NotChecked, TableUnreadable
 
@@ -130,6 +130,10 @@ class Lake:
             TableBusy: what a killed run left behind may still write.
         """
         return commit_lock(self._locks, _dotted(name))
+
+    def commit_lock_if_free(self, name: str) -> AbstractContextManager[bool]:
+        """The same for a commit that can as well be made another time: whether it is held now. Waits for nobody."""
+        return commit_lock_if_free(self._locks, _dotted(name))
 
     @property
     def _locks(self) -> Path:

@@ -1,23 +1,28 @@
 """`run_log`: a row for the start and one for the end of every attempt at a day, and what they say about it.
 
-Appended through delta-rs: milliseconds, no JVM, and safe between processes.
+Appended through delta-rs: milliseconds, no JVM, and safe between processes. Every append is a file, and a load reads the log:
+so that a load costs the same after a thousand others, whoever appends makes one file of many from time to time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import date, datetime
 
 import pyarrow as pa
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from shop_pipeline.core import disk, duck
-from shop_pipeline.core.lake import Lake, row_count, table_id, view
+from shop_pipeline.core.lake import Lake, data_files, row_count, table_id, view
 
 TABLE = "run_log"
 STARTED, SUCCEEDED, FAILED = "started", "succeeded", "failed"
 # What an attempt was: a load that replaced the day, one that appended to it, a check that wrote nothing; a merge of the day
 # into silver, a recomputation of the figures that it touches.
 LOAD, APPEND, CHECK, MERGE, RECOMPUTE = "load", "append", "check", "merge", "recompute"
+# So many small files are made one; a file of this size is left alone, so that a long log is not written anew each time.
+MANY_FILES, BIG_FILE = 32, 8 * 1024 * 1024
 
 COLUMNS = (
     ("run_id", "STRING"),
@@ -118,10 +123,24 @@ class Ledger:
             self._append(entries)
 
     def _append(self, entries: Sequence[Entry]) -> None:
-        self.lake.create(TABLE, COLUMNS, "A row for the start and one for the end of every attempt at a day.")
+        log = self.lake.open(TABLE)
+        if log is None:
+            self.lake.create(TABLE, COLUMNS, "A row for the start and one for the end of every attempt at a day.")
+            log = DeltaTable(self.lake.table_uri(TABLE))
         rows = {field.name: [getattr(entry, field.name) for entry in entries] for field in fields(Entry)}
         # A log that an earlier version began takes on the columns that have come since.
-        write_deltalake(self.lake.table_uri(TABLE), pa.table(rows, schema=SCHEMA), mode="append", schema_mode="merge")
+        write_deltalake(log, pa.table(rows, schema=SCHEMA), mode="append", schema_mode="merge")
+        if sum(size < BIG_FILE for size in data_files(log)["bytes"].to_pylist()) > MANY_FILES:
+            self._sum_up(log)
+
+    def _sum_up(self, log: DeltaTable) -> None:
+        """Make one file of many, and sum up their commits. No row changes, and the files that a reader has begun to read stay."""
+        with self.lake.commit_lock_if_free(TABLE) as free:
+            # What was to be noted is noted: where this cannot be done now, the next append does it.
+            if free:
+                with suppress(DeltaError, OSError), disk.panics_are_errors():
+                    log.optimize.compact(target_size=BIG_FILE)
+                    log.create_checkpoint()
 
     def row_count(self) -> int:
         """How many rows the log has."""

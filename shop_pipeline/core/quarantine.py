@@ -19,7 +19,7 @@ from shop_pipeline.core.batch import CHUNK, BadRow, Violation, bad_rows
 from shop_pipeline.core.contract import Action, Contract
 from shop_pipeline.core.days import KeyRule, day_predicate
 from shop_pipeline.core.delta_writes import over_conflicts
-from shop_pipeline.core.lake import Lake, view
+from shop_pipeline.core.lake import Lake, files_of_days, view
 from shop_pipeline.core.sources import OpenSource
 
 COLUMNS = (
@@ -127,10 +127,12 @@ def _batch(rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
 def counts(lake: Lake, contract: Contract, days: Sequence[date]) -> dict[date, int]:
     """How many rows are set aside of those of the days that have any."""
     opened = lake.open(table_of(contract))
-    if opened is None:
+    files = None if opened is None else files_of_days(opened, set(days))
+    # Most days have none, and need no engine to say so.
+    if opened is None or files is None or files.num_rows == 0:
         return {}
     con = duck.connect()
-    view(con, "quarantine", opened, days)
+    view(con, "quarantine", opened, files=files)
     return dict(con.execute("SELECT order_date, count(DISTINCT record_number) FROM quarantine GROUP BY order_date").fetchall())
 
 

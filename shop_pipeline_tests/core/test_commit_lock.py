@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shop_pipeline.core.commit_lock import commit_lock
+from shop_pipeline.core.commit_lock import commit_lock, commit_lock_if_free
 from shop_pipeline.core.errors import TableBusy
 from shop_pipeline_tests.conftest import wait_until
 
@@ -64,6 +64,8 @@ def test_the_jvm_of_a_killed_holder_is_outlived(tmp_path: Path) -> None:
         commit_lock(tmp_path, "orders_daily", patience=0.5).__enter__()
     with commit_lock(tmp_path, "daily_sales"):
         pass
+    with commit_lock_if_free(tmp_path, "orders_daily") as free:
+        assert not free
     psutil.Process(pid).kill()
     with commit_lock(tmp_path, "orders_daily"):
         pass
@@ -91,3 +93,18 @@ def test_another_process_waits_its_turn(tmp_path: Path) -> None:
         assert second.stdout.readline() == "held\n"
     finally:
         kill(second)
+
+
+def test_what_can_wait_waits_for_nobody(tmp_path: Path) -> None:
+    process = holder(tmp_path)
+    try:
+        with commit_lock_if_free(tmp_path, "orders_daily") as free:
+            assert not free
+        with commit_lock_if_free(tmp_path, "daily_sales") as free:
+            assert free
+    finally:
+        kill(process)
+    with pytest.raises(ZeroDivisionError), commit_lock_if_free(tmp_path, "orders_daily"):
+        raise ZeroDivisionError
+    with commit_lock(tmp_path, "orders_daily"):
+        pass

@@ -1,13 +1,16 @@
 """What run_log's rows say of a day."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from shop_pipeline.core.lake import Lake
-from shop_pipeline.core.ledger import APPEND, CHECK, COLUMNS, FAILED, LOAD, STARTED, SUCCEEDED, Entry, Ledger, verdict
+from shop_pipeline.core import ledger as run_log
+from shop_pipeline.core.lake import Lake, data_files
+from shop_pipeline.core.ledger import APPEND, CHECK, COLUMNS, FAILED, LOAD, STARTED, SUCCEEDED, TABLE, Entry, Ledger, verdict
 
 DAY = date(2026, 9, 1)
 TABLE_ID = "the-table"
@@ -95,3 +98,57 @@ def test_rows_come_back_as_they_went_in(tmp_path: Path) -> None:
     names = [name for name, _ in COLUMNS]
     assert names[:6] == ["run_id", "run_at", "table_name", "row_count", "max_event_time", "status"]
     assert names[6:13] == ["day", "run_date", "fingerprint", "quarantined", "problem", "delta_version", "duration"]
+
+
+def files(ledger: Ledger) -> int:
+    """How many data files the log has."""
+    log = ledger.lake.open(TABLE)
+    assert log is not None
+    return data_files(log).num_rows
+
+
+def test_the_log_of_many_runs_is_few_files_and_says_what_it_said(tmp_path: Path) -> None:
+    """B7: each run adds files to it, and each load reads it. A reader of before still finds his files."""
+    ledger = Ledger(Lake(str(tmp_path / "lake")))
+    runs = [[entry(n, f"a{n}", STARTED), entry(n, f"a{n}", SUCCEEDED, n)] for n in range(50)]
+    ledger.append(runs[0])
+    early = ledger.lake.open(TABLE)
+    for run in runs[1:]:
+        ledger.append(run)
+        assert files(ledger) <= run_log.MANY_FILES
+    assert [(each.attempt, each.status) for each in ledger.entries("orders_daily")] == [
+        (each.attempt, each.status) for run in runs for each in run
+    ]
+    assert early is not None
+    assert all(Path(file).exists() for file in data_files(early)["file"].to_pylist())
+
+
+def test_runs_that_write_at_once_lose_nothing_while_it_is_made_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_log, "MANY_FILES", 3)
+    ledger = Ledger(Lake(str(tmp_path / "lake")))
+    names = [f"{run}-{n}" for run in range(4) for n in range(25)]
+
+    def write(run: int) -> None:
+        for name in names[run * 25 : (run + 1) * 25]:
+            ledger.append([entry(0, name, STARTED)])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert sorted(each.attempt for each in ledger.entries("orders_daily")) == sorted(names)
+    assert files(ledger) < len(names)
+
+
+def test_a_log_that_cannot_be_made_few_files_now_is_written_to_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Maintenance holds the log's lock: nobody waits for it, and whoever appends next does what was left."""
+    monkeypatch.setattr(run_log, "MANY_FILES", 3)
+    ledger = Ledger(Lake(str(tmp_path / "lake")))
+    first = entry(0, "a", STARTED)
+    with ledger.lake.commit_lock(TABLE):
+        for n in range(6):
+            ledger.append([replace(first, attempt=f"a{n}")])
+        assert files(ledger) == 6
+    ledger.append([replace(first, attempt="a6")])
+    assert files(ledger) == 1
+    assert len(ledger.entries("orders_daily")) == 7
