@@ -89,6 +89,8 @@ def spark_config(*, master: str, remote: str | None, memory: str) -> dict[str, s
         "spark.driver.extraClassPath": class_path,
         "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile=file:{log4j}",
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+        # A path is a folder, whatever a Hadoop configuration on this machine (HADOOP_CONF_DIR) takes it for.
+        "spark.hadoop.fs.defaultFS": "file:///",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
