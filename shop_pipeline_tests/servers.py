@@ -113,7 +113,13 @@ class SparkDaemon(_Process):
     def start(self, role: str, *arguments: str) -> None:
         home = Path(pyspark.__file__).parent
         self.folder.mkdir()
-        own = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": "/nowhere"}
+        own = {
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "PYSPARK_PYTHON": "/nowhere",
+        }
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{role.lower()}.{role}", "--host", "127.0.0.1"]
         self.launch([*command, "--port", str(self.port), *arguments], {**clean_of_settings(), **own})
 

@@ -24,7 +24,7 @@ from shop_pipeline_tests.servers import StandaloneCluster, _Process, free_port
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 BIG_DAY = date(2026, 9, 1)
-BIG = 400_000
+BIG = 200_000
 MEMORY = "800m"
 
 
