@@ -117,7 +117,7 @@ def load(
     """Load one day into orders_daily and compare it with its source. Loading again is safe: the day is replaced."""
     shop = _Shop(source)
     shop.check_keys([run_date])
-    shop.check_machine()
+    shop.prepare_spark([run_date])
     report = shop.runs.load(shop.pipeline.load, [run_date], append=append)[0]
     appended = append and report.metadata.get("verdict") == "appended"
     if not report.ok and not appended:
@@ -174,7 +174,7 @@ def backfill(
             print(f"run {key} loads {shop.rule.day(key)}")
         return
     if keys:
-        shop.check_machine()
+        shop.prepare_spark(keys)
     failed = shop.run_pipeline(keys, days_per_run) if keys else {}
     _print_failed(failed)
     days, rows = _days_and_rows(shop.lake, shop.pipeline.feed.contract.table)
@@ -353,7 +353,7 @@ def release(
     if dry_run or not again:
         print(f"{len(judged)} rows of {len(there)} days are set aside; {len(again)} of these days would change")
         return
-    shop.check_machine()
+    shop.prepare_spark([shop.rule.key(day) for day in again])
     failed = shop.run_pipeline([shop.rule.key(day) for day in again], DAYS_PER_RUN)
     _print_failed(failed)
     left = sum(len(rows) for rows in quarantine.held(shop.lake, contract, there).values())
@@ -532,6 +532,11 @@ class _Shop:
         """Raises SettingError when Spark cannot start here, or it is not set where the source is."""
         self.check_source()
         self._definitions.spark.check_machine()
+
+    def prepare_spark(self, keys: Sequence[str]) -> None:
+        """The same, for a load of these keys; raises NoExecutors when a cluster has nothing to spare for it."""
+        self.check_source()
+        self._definitions.spark.prepare(self.pipeline.source.size([self.rule.day(key) for key in keys]))
 
 
 def _states(days: "Sequence[PlannedDay]") -> str:

@@ -17,6 +17,7 @@ from pydantic import PrivateAttr
 from pyspark.sql import SparkSession
 
 from shop_pipeline.core.class_data import with_archive
+from shop_pipeline.core.cluster import is_cluster, joined, with_jars
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.errors import EngineLost, SettingError
 from shop_pipeline.core.lake import Lake
@@ -24,7 +25,7 @@ from shop_pipeline.core.postgres import Address
 from shop_pipeline.core.run_locks import RunLocks
 from shop_pipeline.core.sources.shopflow_postgres import ShopflowPostgres
 from shop_pipeline.core.sources.till_files import TillFiles
-from shop_pipeline.core.spark import check_machine, check_server, for_bytes, spark_config
+from shop_pipeline.core.spark import check_machine, check_server, for_bytes, jars_folder, spark_config
 from shop_pipeline.core.spark_remote import ServerNote, answers, is_alive, let_go, make_patient_briefly
 
 
@@ -63,8 +64,21 @@ class SparkResource(LazyPySparkResource):
             if self._had_remote:
                 # PySpark can be a server's client or have a JVM of its own, and in one process not first this, then that.
                 raise EngineLost("The Spark server went away and has not come back: run the same days again.")
-            check_machine(remote=None)
+            check_machine(remote=None, master=self._master)
         self._checked = True
+
+    def prepare(self, source_bytes: int | None = None) -> None:
+        """Make sure that a load of so many bytes can begin, before anything of it is written.
+
+        On a cluster the session is started: by nothing less is it known that the cluster takes it in and has workers to spare.
+
+        Raises:
+            SettingError, EngineLost: as `check_machine`.
+            NoExecutors: the cluster has nothing to spare.
+        """
+        self.check_machine()
+        if self._remote is None and is_cluster(self._master):
+            self.session(source_bytes)
 
     def session(self, source_bytes: int | None = None) -> SparkSession:
         """The session, started on first use with what suits a load of so many bytes.
@@ -86,13 +100,21 @@ class SparkResource(LazyPySparkResource):
 
     def _new(self, source_bytes: int | None) -> SparkSession:
         if self._remote is None:
-            config = with_archive(for_bytes(self.spark_config, source_bytes))
-            return cast("SparkSession", spark_session_from_config(config))  # type: ignore[no-untyped-call]
+            config = with_jars(with_archive(for_bytes(self.spark_config, source_bytes)), jars_folder())
+
+            def start() -> SparkSession:
+                return cast("SparkSession", spark_session_from_config(config))  # type: ignore[no-untyped-call]
+
+            return joined(self._master, start) if is_cluster(self._master) else start()
         self._had_remote = True
         config = for_bytes(spark_config(master="", remote=self._remote, memory=""), source_bytes)
         session = cast("SparkSession", spark_session_from_config(config))  # type: ignore[no-untyped-call]
         make_patient_briefly(session)
         return session
+
+    @property
+    def _master(self) -> str:
+        return str(self.spark_config.get("spark.master", "local[*]"))
 
     def _named(self, url: str) -> str | None:
         """The server that is named, if it answers."""

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from shop_pipeline.core import cluster, mounts
 from shop_pipeline.core.errors import SettingError
 
 
@@ -69,6 +70,13 @@ class Settings(BaseSettings):
             raise ValueError(f"{path!r} has {' '.join(odd)} in it, which not every engine takes literally; name another folder")
         _check_folder(Path(path))
         return path
+
+    @field_validator("spark_master")
+    @classmethod
+    def _a_master(cls, master: str) -> str:
+        if fault := cluster.fault_of(master):
+            raise ValueError(fault)
+        return master
 
     @field_validator("spark_memory")
     @classmethod
@@ -135,6 +143,11 @@ class Settings(BaseSettings):
         return self.dagster_home / "spark_server"
 
     @property
+    def spread(self) -> bool:
+        """Whether Spark's work may be done on other machines, which need the same folders as this one."""
+        return self.spark_remote is not None or cluster.is_cluster(self.spark_master)
+
+    @property
     def zone(self) -> tzinfo:
         """The time zone that decides when the till's schedule fires and what "today" is, and nothing else."""
         return ZoneInfo(self.timezone)
@@ -149,6 +162,9 @@ def _check_folder(path: Path) -> None:
             return
 
 
+_MEND = "Mend it in the environment or in .env."
+
+
 def load_settings() -> Settings:
     """The settings in force.
 
@@ -159,7 +175,9 @@ def load_settings() -> Settings:
         settings = Settings()  # type: ignore[call-arg]  # the values come from the environment
     except ValidationError as error:
         problems = "; ".join(f"{_variable(problem['loc'])}: {_reason(problem)}" for problem in error.errors())
-        raise SettingError(f"A setting is wrong: {problems}. Mend it in the environment or in .env.") from None
+        raise SettingError(f"A setting is wrong: {problems}. {_MEND}") from None
+    if refusal := mounts.refusal_of(settings.lake, spread=settings.spread):
+        raise SettingError(f"A setting is wrong: SHOP_LAKE: {settings.lake!r}: {refusal}. {_MEND}")
     _warn_of_unknown_names()
     return settings
 

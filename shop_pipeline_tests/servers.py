@@ -101,6 +101,74 @@ class ConnectServer(_Process):
 
 
 @dataclass
+class SparkDaemon(_Process):
+    """A master or a worker of a standalone cluster, small and on loopback, in a folder of its own."""
+
+    def start(self, role: str, *arguments: str) -> None:
+        home = Path(pyspark.__file__).parent
+        self.folder.mkdir()
+        own = {
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "PYSPARK_PYTHON": "/nowhere",
+        }
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{role.lower()}.{role}", "--host", "127.0.0.1"]
+        self.launch([*command, "--port", str(self.port), *arguments], {**clean_of_settings(), **own})
+
+
+@dataclass
+class StandaloneCluster:
+    """A Spark standalone cluster: a master and workers of one core, which have pip's Spark, none of our jars and no Python."""
+
+    folder: Path
+    workers: list[SparkDaemon] = field(default_factory=list)
+    web_port: int = field(default_factory=free_port)
+
+    def start(self, workers: int) -> None:
+        self.master = SparkDaemon(self.folder / "master")
+        self.master.start("Master", "--webui-port", str(self.web_port))
+        self.master.wait_for_port(60)
+        for _ in range(workers):
+            self.add_worker()
+        self.wait_for_workers(workers)
+
+    def add_worker(self) -> None:
+        worker = SparkDaemon(self.folder / f"worker{len(self.workers)}")
+        self.workers.append(worker)
+        worker.start("Worker", "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", str(worker.folder), self.url)
+
+    def wait_for_workers(self, count: int) -> None:
+        end, there = time.monotonic() + 60, -1
+        while there != count:
+            assert time.monotonic() < end, f"{there} workers instead of {count}"
+            time.sleep(0.2)
+            # The page comes up after the master's own port.
+            with contextlib.suppress(OSError):
+                there = self.state()["aliveworkers"]
+
+    def state(self) -> dict[str, Any]:
+        """What the master's web page says, as JSON."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/json/", timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    @property
+    def url(self) -> str:
+        return f"spark://127.0.0.1:{self.master.port}"
+
+    def stop(self) -> None:
+        for each in (*self.workers, self.master):
+            each.stop()
+
+
+def clean_of_settings() -> dict[str, str]:
+    """The environment without what would change how Spark starts."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "SHOP_"))}
+
+
+@dataclass
 class DagsterDev(_Process):
     """`make dev`: `dagster dev` from the repository, with landing folder, lake and records in `folder`."""
 

@@ -45,6 +45,8 @@ def test_settings_come_from_the_environment_and_from_dotenv(tmp_path: Path, monk
         ("SHOP_LANDING", "afile", "afile is a file, not a folder"),
         ("DAGSTER_HOME", "afile", "afile is a file, not a folder"),
         ("SHOP_SPARK_MEMORY", "lots", "'lots' is not an amount of memory"),
+        ("SHOP_SPARK_MASTER", "spark:/x", "'spark:/x' is not a Spark master; write "),
+        ("SHOP_SPARK_MASTER", "foo", "'foo' is not a Spark master; write "),
         ("SHOP_LAKE", "100%/lake", "has % in it, which not every engine takes literally"),
         ("SHOP_LAKE", "s3://bucket/lake", "is an object store, to which this version cannot commit safely"),
     ],

@@ -171,7 +171,7 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
 
         with failing_in_a_sentence():
             if loading:
-                spark.check_machine()
+                spark.prepare(daily.source.size([rule.day(key) for key in keys]))
                 results = daily.load(spark.session, keys, run_id=run_id, clock=clock.now, append=append, progress=tell)
             else:
                 results = daily.check(keys, run_id=run_id, clock=clock.now)

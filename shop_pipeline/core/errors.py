@@ -56,6 +56,12 @@ class TableBusy(ShopError):
     retriable = True
 
 
+class NoExecutors(ShopError):
+    """A Spark cluster gives a run nothing to work with; nothing was written."""
+
+    retriable = True
+
+
 class CommitConflict(ShopError):
     """Others committed to a table each time that this commit was tried; nothing was written."""
 

@@ -20,6 +20,7 @@ from filelock import FileLock
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from shop_pipeline.core import cluster
 from shop_pipeline.core.errors import SettingError
 
 # What else may stand on the class path of Spark's JVM.
@@ -86,10 +87,10 @@ def spark_config(*, master: str, remote: str | None, memory: str) -> dict[str, s
         "spark.app.name": "shop",
         "spark.driver.memory": memory,
         "spark.driver.extraClassPath": class_path,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile=file:{log4j}",
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+        # A path is a folder, whatever a Hadoop configuration on this machine (HADOOP_CONF_DIR) takes it for.
+        "spark.hadoop.fs.defaultFS": "file:///",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -97,6 +98,7 @@ def spark_config(*, master: str, remote: str | None, memory: str) -> dict[str, s
         # No embedded metastore: two sessions in one folder would fight over it.
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "shop-spark-warehouse"),
+        **cluster.settings_for(master, memory),
         **SESSION_SETTINGS,
     }
 
@@ -111,12 +113,8 @@ def for_bytes(config: dict[str, str], source_bytes: int | None) -> dict[str, str
         return config
     if "spark.remote" in config:
         return {**config, **INTERPRETED}
-    options = config["spark.driver.extraJavaOptions"]
-    return {
-        **config,
-        **INTERPRETED,
-        "spark.driver.extraJavaOptions": f"{options} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }
+    options = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+    return {**config, **INTERPRETED, **{name: f"{config[name]} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC" for name in options}}
 
 
 def session_of(config: Mapping[str, str]) -> SparkSession:
@@ -134,8 +132,8 @@ def pin_session(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def check_machine(*, remote: str | None, jars: Path | None = None) -> None:
-    """Make sure that Spark can start here: Java is there and new enough, and the Delta jar fits Spark.
+def check_machine(*, remote: str | None, master: str = "local[*]", jars: Path | None = None) -> None:
+    """Make sure that Spark can start here: Java is there and new enough, the Delta jar fits Spark, and a cluster's master is there.
 
     Jars that are not there yet are fetched once. With a Spark Connect server (`remote`) this machine needs neither.
 
@@ -146,6 +144,7 @@ def check_machine(*, remote: str | None, jars: Path | None = None) -> None:
         check_server(remote)
         return
     check_java()
+    cluster.check_master(master)
     folder = jars or jars_folder()
     if not delta_jars(folder):
         fetch_jars(folder)

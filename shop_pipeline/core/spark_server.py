@@ -14,11 +14,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from shop_pipeline.core.class_data import with_archive
+from shop_pipeline.core.cluster import with_jars
 from shop_pipeline.core.cold_start import load_for_practice
 from shop_pipeline.core.errors import SettingError
 from shop_pipeline.core.ports import free_port
 from shop_pipeline.core.scratch import Scratch
-from shop_pipeline.core.spark import check_machine, session_of, spark_config
+from shop_pipeline.core.spark import check_machine, jars_folder, session_of, spark_config
 from shop_pipeline.core.spark_remote import ServerNote
 
 _ENDING_SECONDS = 15
@@ -30,11 +31,11 @@ def serve(note: ServerNote, master: str, memory: str) -> None:
     Raises:
         SettingError: Spark cannot start here.
     """
-    check_machine(remote=None)
+    check_machine(remote=None, master=master)
     port, token = free_port(), secrets.token_urlsafe(32)
     # Not as a setting of Spark: those are on the JVM's command line, which everyone on the machine can read.
     os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = token
-    config = with_archive(spark_config(master=master, remote=None, memory=memory)) | {
+    config = with_jars(with_archive(spark_config(master=master, remote=None, memory=memory)), jars_folder()) | {
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
