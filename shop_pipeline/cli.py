@@ -4,14 +4,15 @@ Results go to standard output and nothing else does. Exit status: 0 all good, 1 
 2 wrong usage or a wrong setting; the reason is one sentence on standard error.
 """
 
+import gc
 import json
 import logging
 import math
 import socket
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
@@ -428,6 +429,17 @@ class WrongUsage(ShopError):
     """What was typed cannot be meant."""
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Import without looking for garbage again and again: what is imported stays, and looking is a quarter of the time it takes."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 class _Shop:
     """The definitions and the instance, loaded on first need: `shop --help` must not wait for Dagster."""
 
@@ -439,7 +451,8 @@ class _Shop:
         self._create = create
         if create:
             prepare_dagster_home(self.settings)
-        from shop_pipeline import definitions
+        with _uncollected():
+            from shop_pipeline import definitions
 
         self._definitions = definitions
         self.pipeline = definitions.pipelines[chosen]

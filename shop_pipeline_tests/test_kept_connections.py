@@ -10,6 +10,7 @@ import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from shop_pipeline.assets.kept_connections import connections_kept
+from shop_pipeline_tests.conftest import wait_until
 
 KEYS = ["2026-09-02", "2026-09-03", "2026-09-04"]
 
@@ -54,6 +55,23 @@ def test_what_is_logged_is_there_at_once_and_stays(instance: dg.DagsterInstance)
     assert events.count(dg.DagsterEventType.ASSET_CHECK_EVALUATION) == len(KEYS) + 1
     # The files are closed, so that whoever follows the run by its file is told.
     assert not list(Path(instance.root_directory, "history", "runs").glob("*-wal"))
+
+
+@dg.job
+def empty() -> None:
+    """Nothing."""
+
+
+def test_whoever_follows_a_run_by_its_file_is_told_meanwhile(instance: dg.DagsterInstance) -> None:
+    """A run of hours is seen in the web UI while it goes on: Dagster's watcher waits for changes of the file itself."""
+    run = instance.create_run_for_job(empty)
+    file = Path(instance.root_directory, "history", "runs", f"{run.run_id}.db")
+    instance.report_engine_event("begun", run)
+    with connections_kept(instance):
+        before = file.stat().st_mtime_ns
+        instance.report_engine_event("goes on", run)
+        wait_until("the file has changed", lambda: file.stat().st_mtime_ns > before, timeout=20)
+    assert [each.message for each in instance.all_logs(run.run_id)][-2:] == ["begun", "goes on"]
 
 
 def test_an_error_within_closes_them_too(instance: dg.DagsterInstance) -> None:

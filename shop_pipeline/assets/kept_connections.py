@@ -2,11 +2,13 @@
 
 Dagster's storage makes a new engine and connection for every statement, and SQLite copies its write-ahead log into the file
 whenever the last connection closes: of a month's events that is three quarters of the time. Here the connections stay open for
-as long as a step reports its days, and are closed then, for the web UI follows a run by the changes of its file.
+as long as a run lasts, or a step reports its days. The web UI follows a run by the changes of its file, to which the log is
+copied once a second meanwhile.
 """
 
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import dagster as dg
@@ -14,9 +16,12 @@ import dagster as dg
 # From Dagster's inside; other storages, such as Postgres, pool their connections themselves and are left alone.
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
+
+PUBLISHING_SECONDS = 1
 
 
 @contextmanager
@@ -26,8 +31,19 @@ def connections_kept(instance: dg.DagsterInstance) -> Iterator[None]:
     if type(storage) is not SqliteEventLogStorage or "_connect" in vars(storage):
         yield
         return
+    engines: dict[str, Engine] = {}
+    written, over = set[str](), threading.Event()
+
+    def publish() -> None:
+        while not over.wait(PUBLISHING_SECONDS):
+            with storage._db_lock:
+                while written:
+                    # Whatever it says: closing the connections does the same and more.
+                    with suppress(SQLAlchemyError), engines[written.pop()].connect() as connection:
+                        connection.execute(text("PRAGMA wal_checkpoint(PASSIVE)"))
+
+    publishing = threading.Thread(target=publish, daemon=True)
     with ExitStack() as kept:
-        engines: dict[str, Engine] = {}
 
         @contextmanager
         def connect(shard: str) -> Iterator[Connection]:
@@ -45,9 +61,13 @@ def connections_kept(instance: dg.DagsterInstance) -> Iterator[None]:
                     kept.callback(engines[shard].dispose)
                 with engines[shard].begin() as connection:
                     yield connection
+                written.add(shard)
 
         vars(storage)["_connect"] = connect
+        publishing.start()
         try:
             yield
         finally:
             del vars(storage)["_connect"]
+            over.set()
+            publishing.join()

@@ -12,6 +12,7 @@ from filelock import FileLock
 
 from shop_pipeline.assets.daily_load import CHECK
 from shop_pipeline.assets.day_events import BY_PARTITION
+from shop_pipeline.assets.kept_connections import connections_kept
 from shop_pipeline.automation.run_launcher import has_died
 from shop_pipeline.core.days import contiguous_ranges, dates_between, parse_date
 from shop_pipeline.core.errors import ShopError
@@ -156,14 +157,15 @@ class LocalRuns:
             where: dict[str, Any] = {"partition_key": keys[0]}
         else:
             where = {"tags": {RANGE_START: keys[0], RANGE_END: keys[-1]}}
-        return job.execute_in_process(
-            instance=self.instance,
-            asset_selection=[asset.key],
-            run_config=config,
-            raise_on_error=False,
-            run_id=self._new_run(),
-            **where,
-        ).run_id
+        with connections_kept(self.instance):
+            return job.execute_in_process(
+                instance=self.instance,
+                asset_selection=[asset.key],
+                run_config=config,
+                raise_on_error=False,
+                run_id=self._new_run(),
+                **where,
+            ).run_id
 
 
 def _reports(instance: dg.DagsterInstance, run_id: str, keys: Sequence[str]) -> list[DayReport]:

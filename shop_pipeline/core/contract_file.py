@@ -81,8 +81,10 @@ def parse_contract(text: str, origin: str) -> Contract:
         ContractError: see load_contract.
     """
     try:
-        nodes = yaml.compose(text)
-        content = yaml.safe_load(text)
+        # LibYAML's, ten times as fast. One reading for both: the nodes know their lines, the content is what they say.
+        loader = yaml.CSafeLoader(text)
+        nodes = loader.get_single_node()
+        content: Any = None if nodes is None else loader.construct_document(nodes)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
