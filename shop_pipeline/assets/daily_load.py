@@ -13,6 +13,7 @@ from pydantic import Field
 
 from shop_pipeline.assets.day_events import PROGRESS, CheckOutcome, DayOutcome, log_checks, report, tried_again
 from shop_pipeline.core import gates, ledger, quarantine
+from shop_pipeline.core.changes import Changes
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.errors import ShopError
@@ -306,6 +307,8 @@ def _outcome(daily: DailyLoad, result: DayResult) -> DayOutcome:
         }
     if result.version is not None:
         metadata |= {"delta_version": result.version, "commit_retries": result.retries}
+    if result.changes is not None:
+        metadata |= _of_changes(result.changes)
     if result.broken:
         metadata["violations"] = dg.MetadataValue.table(
             [dg.TableRecord({"rule": rule.name, "action": rule.action.value, "rows": rows}) for rule, rows in result.broken]
@@ -318,6 +321,16 @@ def _outcome(daily: DailyLoad, result: DayResult) -> DayOutcome:
     checks = [CheckOutcome(CHECK, result.ok, True, sentence, metadata)]
     checks += [CheckOutcome(each.name, each.passed, each.fatal, each.sentence, dict(each.metadata)) for each in result.checks]
     return DayOutcome(result.key, result.ok, sentence, metadata, result.retriable, tuple(checks))
+
+
+def _of_changes(changes: Changes) -> dict[str, Any]:
+    """What a load changed in a day, as metadata; the numbers only where they are known."""
+    numbers = {"rows_added": changes.added, "rows_removed": changes.removed, "rows_changed": changes.changed}
+    shown: dict[str, Any] = {"changes": changes.text, **{name: number for name, number in numbers.items() if number is not None}}
+    if changes.examples:
+        records = [dg.TableRecord({"": each.what, "key": each.key, "values": each.values}) for each in changes.examples]
+        shown["changed_rows"] = dg.MetadataValue.table(records)
+    return shown
 
 
 def _check_text(result: DayResult) -> str:

@@ -14,11 +14,12 @@ from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
 
+import duckdb
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shop_pipeline.core import delta_writes, disk, duck, gates, quarantine, volume
+from shop_pipeline.core import changes, delta_writes, disk, duck, gates, quarantine, volume
 from shop_pipeline.core.batch import (
     CUT_OTHERWISE,
     Reading,
@@ -28,6 +29,7 @@ from shop_pipeline.core.batch import (
     read_by_duckdb,
     read_by_spark,
 )
+from shop_pipeline.core.changes import Changes
 from shop_pipeline.core.contract import Contract, Rule
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.drift import check_types
@@ -549,7 +551,17 @@ class _Loading:
             results = {
                 day: replace(each, status=Status.APPENDED, sentence=APPENDED, retriable=False) for day, each in results.items()
             }
-        self.results |= results
+        changed = self._changes(days)
+        self.results |= {day: replace(each, changes=changed.get(day)) for day, each in results.items()}
+
+    def _changes(self, days: Sequence[date]) -> Mapping[date, Changes]:
+        """What this load changed in the days. It is for people to read: where it cannot be told, the day is none the worse."""
+        if self.attempt.version is None:
+            return {}
+        try:
+            return changes.of_load(self.daily.lake, self.contract, self.attempt.version, days, self.attempt.scratch)
+        except (ShopError, duckdb.Error) as error:
+            return dict.fromkeys(days, Changes(None, None, None, f"not known: {in_a_line(error)}"))
 
     def _refused(
         self,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
+from shop_pipeline.core.changes import Changes
 from shop_pipeline.core.contract import Rule
 from shop_pipeline.core.sources import Drift
 from shop_pipeline.core.verify import Comparison
@@ -65,6 +66,7 @@ class DayResult:
     profile: Mapping[str, float] = field(default_factory=dict)
     log_line: str | None = None
     source_fingerprint: str | None = None
+    changes: Changes | None = None
 
     @property
     def ok(self) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from shop_pipeline.core import duck, gates
-from shop_pipeline.core.batch import Reading, extras, judged, read_by_duckdb
+from shop_pipeline.core.batch import Reading, judged, read_by_duckdb
+from shop_pipeline.core.changes import counts
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.duck import identifier
@@ -151,23 +152,10 @@ class _Planning:
     def _compare(self, days: Sequence[date]) -> None:
         """Count, day by day, the keys that the source has more often than the table, less often, and with other values."""
         new = self.source.new_columns(days)
-        names = [column.name for column in self.contract.columns]
         self._sides(days, new)
-        parts = ", ".join(f"coalesce(CAST({identifier(name)} AS VARCHAR), '')" for name in names)
-        counted = self.con.execute(
-            f"""
-            WITH contents AS (
-                SELECT order_date AS d, {identifier(self.contract.key)} AS k, concat_ws(chr(31), {parts}) || {extras(new)} AS c,
-                       count(*) FILTER (WHERE _side = 's') AS ns, count(*) FILTER (WHERE _side = 't') AS nt
-                FROM sides GROUP BY ALL),
-            by_key AS (
-                SELECT d, k, sum(ns) AS ns, sum(nt) AS nt, sum(least(ns, nt)) AS same FROM contents GROUP BY ALL)
-            SELECT d, sum(ns - least(ns, nt)), sum(nt - least(ns, nt)), sum(least(ns, nt) - same), sum(nt) FROM by_key GROUP BY d
-            """
-        ).fetchall()
-        counts = {day: tuple(map(int, each)) for day, *each in counted}
+        counted = counts(self.con, self.contract, new)
         for day in days:
-            added, removed, changed, rows = counts.get(day, (0, 0, 0, 0))
+            added, removed, changed, rows = counted.get(day, (0, 0, 0, 0))
             verdict = self.verdicts[day]
             reasons = [] if verdict.verified or not rows else [f"what stands there is not verified: {verdict.problem}"]
             if drift := self.source.drift(day).added:
