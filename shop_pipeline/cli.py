@@ -10,6 +10,7 @@ import logging
 import math
 import socket
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -21,6 +22,7 @@ import typer
 
 from shop_pipeline.core.days import contiguous_ranges, dates_between, parse_date
 from shop_pipeline.core.errors import ContractError, SettingError, ShopError, WrongDate
+from shop_pipeline.terminal import print_table, say, tell, tell_error
 
 if TYPE_CHECKING:
     from shop_pipeline.automation.local_runs import DayReport, LocalRuns
@@ -124,7 +126,7 @@ def load(
     if not report.ok and not appended:
         raise ShopError(report.sentence)
     if appended:
-        _tell(f"warning: {report.sentence}; a second copy of a day is not safe to read, load it again without --append")
+        tell(f"warning: {report.sentence}; a second copy of a day is not safe to read, load it again without --append")
     rows, total = report.metadata["dagster/partition_row_count"], report.metadata["rows_in_all_days"]
     print(f"run {run_date} loaded {shop.rule.day(run_date)}: {rows} rows, {shop.table} has {total}")
 
@@ -136,7 +138,7 @@ def check(run_date: RunDate, source: Source = TILL) -> None:
     shop.check_keys([run_date])
     shop.check_source()
     report = shop.runs.check(shop.pipeline.recheck, run_date)
-    print(report.sentence)
+    say(report.sentence)
     if not report.ok:
         raise typer.Exit(FAILED)
 
@@ -399,7 +401,7 @@ def up(
     settings, note, server = shop.settings, ServerNote(shop.settings.spark_server), None
     if settings.spark_remote is None:
         shop.check_machine()
-        server = serving.SparkServer(note, settings.spark_master, settings.spark_memory, _tell)
+        server = serving.SparkServer(note, settings.spark_master, settings.spark_memory, tell)
     raise typer.Exit(serving.run(note, server, port))
 
 
@@ -419,10 +421,10 @@ def _say_what_is_in_force(shop: "_Shop") -> None:
     from shop_pipeline.automation.local_runs import stopped
 
     runs, settings = shop.runs, shop.settings
-    _tell(f"landing {settings.landing}, lake {settings.lake}, DAGSTER_HOME {settings.dagster_home}")
+    tell(f"landing {settings.landing}, lake {settings.lake}, DAGSTER_HOME {settings.dagster_home}")
     off = stopped(runs.defs, runs.instance)
     if off:
-        _tell(f"switched off: {', '.join(off)}; switch them on under Automation in the UI (docs/operations.md: It runs by itself)")
+        tell(f"switched off: {', '.join(off)}; switch them on under Automation in the UI (docs/operations.md: It runs by itself)")
 
 
 class WrongUsage(ShopError):
@@ -477,7 +479,7 @@ class _Shop:
                 "for a new one: the tables and their run_log are not in it."
             ) from error
         for run_id in close_dead_runs(instance):
-            _tell(f"run {run_id} is closed as failed: its process has died")
+            tell(f"run {run_id} is closed as failed: its process has died")
         return LocalRuns(self._definitions.defs, instance)
 
     def check_keys(self, keys: Sequence[str]) -> None:
@@ -517,13 +519,13 @@ class _Shop:
         busy = busy_keys(open_instance(self.settings.dagster_home), self.pipeline.feed.asset, [self.pipeline.job])
         for key in keys:
             if key in busy:
-                _tell(f"{self.rule.key_name} {key} (day {self.rule.day(key)}) is left alone: run {busy[key]} has it")
+                tell(f"{self.rule.key_name} {key} (day {self.rule.day(key)}) is left alone: run {busy[key]} has it")
         return [key for key in keys if key not in busy]
 
     def run_pipeline(self, keys: Sequence[str], days_per_run: int) -> dict[str, str]:
         """Run the pipeline for these keys; gives the failed ones, each with its sentence."""
         failed: dict[str, str] = {}
-        runs, done = self.runs, 0
+        runs, done, begun = self.runs, 0, time.monotonic()
         for first, last in contiguous_ranges([date.fromisoformat(key) for key in keys]):
             whole = [day.isoformat() for day in dates_between(first, last)]
             for start in range(0, len(whole), days_per_run):
@@ -534,7 +536,8 @@ class _Shop:
                     reports += runs.make(asset, good) if good else []
                 failed |= _failed(reports)
                 done += len(part)
-                _tell(f"{done} of {len(keys)} days done, {len(failed)} failed")
+                left = (time.monotonic() - begun) / done * (len(keys) - done)
+                tell(f"{done} of {len(keys)} days done, {len(failed)} failed{_about(left)}")
         return failed
 
     def check_source(self) -> None:
@@ -562,6 +565,14 @@ def _failed(reports: "Sequence[DayReport]") -> dict[str, str]:
     return {report.key: report.sentence for report in reports if not report.ok}
 
 
+def _about(seconds: float) -> str:
+    """How long it will take, as far as one can tell."""
+    if not seconds:
+        return ""
+    minutes = round(seconds / 60)
+    return f", about {minutes // 60} h {minutes % 60} min left" if minutes >= 60 else f", about {max(minutes, 1)} min left"
+
+
 def _keys(first: str, last: str) -> list[str]:
     return [day.isoformat() for day in dates_between(parse_date(first), parse_date(last))]
 
@@ -579,7 +590,7 @@ def _cut(value: object, as_json: bool) -> object:
 
 def _print_failed(failed: dict[str, str]) -> None:
     for key in sorted(failed):
-        print(f"run {key} failed: {'; '.join(line.strip() for line in failed[key].splitlines())}")
+        say(f"run {key} failed: {'; '.join(line.strip() for line in failed[key].splitlines())}", failed=True)
 
 
 def _settings() -> "Settings":
@@ -627,21 +638,14 @@ def _show_progress() -> None:
 
 class _ToTerminal(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        _tell(record.getMessage())
-
-
-def _tell(text: str) -> None:
-    print(f"shop: {text}", file=sys.stderr, flush=True)
+        tell(record.getMessage())
 
 
 def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool) -> None:
     if as_json:
         print(json.dumps([dict(zip(columns, map(_json_value, row), strict=True)) for row in rows]))
         return
-    cells = [["NULL" if value is None else str(value) for value in row] for row in rows]
-    widths = [max(len(row[n]) for row in [list(columns), *cells]) for n in range(len(columns))]
-    for row in [list(columns), *cells]:
-        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
+    print_table(columns, [["NULL" if value is None else str(value) for value in row] for row in rows])
 
 
 def _json_value(value: object) -> object:
@@ -664,7 +668,7 @@ def _wrong_usage(error: Exception) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(message)
         return 0
-    _tell(f"{message} See `{context.command_path if context else 'shop'} --help`.")
+    tell_error(f"{message} See `{context.command_path if context else 'shop'} --help`.")
     return WRONG
 
 
@@ -678,11 +682,11 @@ def main() -> None:
     except typer.TyperException as error:
         status = _wrong_usage(error)
     except (WrongUsage, WrongDate, SettingError, ContractError) as error:
-        _tell(str(error))
+        tell_error(str(error))
         status = WRONG
     except ShopError as error:
-        _tell(str(error))
+        tell_error(str(error))
         status = FAILED
     if status == STOPPED:
-        _tell("stopped; run the same command again to finish")
+        tell("stopped; run the same command again to finish")
     sys.exit(status if isinstance(status, int) else 0)
