@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shop_pipeline.core.days import contiguous_ranges, dates_between, parse_date
+from shop_pipeline.core.days import (
+    BYTES_PER_RUN,
+    DAYS_OF_UNKNOWN_SIZE,
+    DAYS_PER_RUN,
+    contiguous_ranges,
+    dates_between,
+    in_runs,
+    parse_date,
+)
 from shop_pipeline.core.errors import ContractError, SettingError, ShopError, WrongDate
 from shop_pipeline.terminal import print_table, say, tell, tell_error
 
@@ -35,7 +43,6 @@ if TYPE_CHECKING:
 FAILED, WRONG, STOPPED = 1, 2, 130
 # How much of a long text is shown in a table; --json has all of it.
 SHOWN = 100
-DAYS_PER_RUN = 31
 
 app = typer.Typer(
     help=(
@@ -148,8 +155,14 @@ def backfill(
     first: Annotated[str, typer.Argument(metavar="FIRST", help="The first run date (of the web shop: business date).")],
     last: Annotated[str, typer.Argument(metavar="LAST", help="The last one, included.")],
     days_per_run: Annotated[
-        int, typer.Option("--days-per-run", min=1, help="How many days one Spark job and one commit load.")
-    ] = DAYS_PER_RUN,
+        int | None,
+        typer.Option(
+            "--days-per-run",
+            min=1,
+            help="How many days one Spark job and one commit load.",
+            show_default=f"{DAYS_PER_RUN}, or as many as are {BYTES_PER_RUN // 1024**3} GB; of a database {DAYS_OF_UNKNOWN_SIZE}",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the run dates and days, and do nothing.")] = False,
     reprocess: Annotated[
         str,
@@ -357,7 +370,7 @@ def release(
         print(f"{len(judged)} rows of {len(there)} days are set aside; {len(again)} of these days would change")
         return
     shop.prepare_spark([shop.rule.key(day) for day in again])
-    failed = shop.run_pipeline([shop.rule.key(day) for day in again], DAYS_PER_RUN)
+    failed = shop.run_pipeline([shop.rule.key(day) for day in again])
     _print_failed(failed)
     left = sum(len(rows) for rows in quarantine.held(shop.lake, contract, there).values())
     print(f"loaded {len(again)} days again, {len(failed)} failed; {left} of {len(judged)} rows are still set aside")
@@ -522,14 +535,14 @@ class _Shop:
                 tell(f"{self.rule.key_name} {key} (day {self.rule.day(key)}) is left alone: run {busy[key]} has it")
         return [key for key in keys if key not in busy]
 
-    def run_pipeline(self, keys: Sequence[str], days_per_run: int) -> dict[str, str]:
+    def run_pipeline(self, keys: Sequence[str], days_per_run: int | None = None) -> dict[str, str]:
         """Run the pipeline for these keys; gives the failed ones, each with its sentence."""
         failed: dict[str, str] = {}
-        runs, done, begun = self.runs, 0, time.monotonic()
+        runs, source, rule = self.runs, self.pipeline.source, self.rule
+        done, begun = 0, time.monotonic()
         for first, last in contiguous_ranges([date.fromisoformat(key) for key in keys]):
-            whole = [day.isoformat() for day in dates_between(first, last)]
-            for start in range(0, len(whole), days_per_run):
-                part = whole[start : start + days_per_run]
+            for days in in_runs(dates_between(first, last), lambda key: source.size([rule.day(key.isoformat())]), days_per_run):
+                part = [day.isoformat() for day in days]
                 reports = runs.load(self.pipeline.load, part)
                 for asset in self.pipeline.made:
                     good = [key for key in part if key not in failed | _failed(reports)]
