@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import date
 from decimal import Decimal
@@ -122,6 +122,7 @@ def load(
     append: Annotated[
         bool, typer.Option("--append", help="Append instead of replacing: shows the damage, doubles the day's rows.")
     ] = False,
+    as_json: AsJson = False,
     source: Source = TILL,
 ) -> None:
     """Load one day into orders_daily and compare it with its source. Loading again is safe: the day is replaced."""
@@ -130,6 +131,9 @@ def load(
     shop.prepare_spark([run_date])
     report = shop.runs.load(shop.pipeline.load, [run_date], append=append)[0]
     appended = append and report.metadata.get("verdict") == "appended"
+    if as_json:
+        shop.print_days({run_date: None if report.ok else report.sentence})
+        raise typer.Exit(0 if report.ok or appended else FAILED)
     if not report.ok and not appended:
         raise ShopError(report.sentence)
     if appended:
@@ -139,13 +143,16 @@ def load(
 
 
 @app.command()
-def check(run_date: RunDate, source: Source = TILL) -> None:
+def check(run_date: RunDate, as_json: AsJson = False, source: Source = TILL) -> None:
     """Compare a loaded day with its source again, both ways, without loading. Needs no Java."""
     shop = _Shop(source)
     shop.check_keys([run_date])
     shop.check_source()
     report = shop.runs.check(shop.pipeline.recheck, run_date)
-    say(report.sentence)
+    if as_json:
+        shop.print_days({run_date: None if report.ok else report.sentence})
+    else:
+        say(report.sentence)
     if not report.ok:
         raise typer.Exit(FAILED)
 
@@ -175,6 +182,7 @@ def backfill(
     max_active_runs: Annotated[
         int, typer.Option("--max-active-runs", min=1, help="Never more runs of this backfill at once (it starts one at a time).")
     ] = 1,
+    as_json: AsJson = False,
     source: Source = TILL,
 ) -> None:
     """Run a source's whole pipeline for a range of run dates; a bad day stops neither the others nor what they feed."""
@@ -186,15 +194,21 @@ def backfill(
     shop.check_keys(keys)
     keys = shop.not_busy(shop.chosen(mode, keys))
     if dry_run:
+        if as_json:
+            _print_rows([shop.key_column, "day"], [(key, shop.rule.day(key)) for key in keys], as_json)
+            return
         for key in keys:
             print(f"run {key} loads {shop.rule.day(key)}")
         return
     if keys:
         shop.prepare_spark(keys)
     failed = shop.run_pipeline(keys, days_per_run) if keys else {}
-    _print_failed(failed)
-    days, rows = _days_and_rows(shop.lake, shop.pipeline.feed.contract.table)
-    print(f"ran {len(keys)} runs, {len(failed)} failed; {shop.table} has {days} days, {rows} orders")
+    if as_json:
+        shop.print_days({key: failed.get(key) for key in keys})
+    else:
+        _print_failed(failed)
+        days, rows = _days_and_rows(shop.lake, shop.pipeline.feed.contract.table)
+        print(f"ran {len(keys)} runs, {len(failed)} failed; {shop.table} has {days} days, {rows} orders")
     if failed:
         raise typer.Exit(FAILED)
 
@@ -474,6 +488,16 @@ class _Shop:
         self.rule = self.pipeline.feed.rule
         self.table = self.pipeline.feed.contract.sql_name
         self.lake = definitions.lake.lake()
+
+    @property
+    def key_column(self) -> str:
+        """What --json calls the partition key."""
+        return self.rule.key_name.replace(" ", "_")
+
+    def print_days(self, problems: Mapping[str, str | None]) -> None:
+        """What became of these keys, as JSON."""
+        rows = [(key, self.rule.day(key), problem is None, problem) for key, problem in problems.items()]
+        _print_rows([self.key_column, "day", "ok", "problem"], rows, as_json=True)
 
     @property
     def runs(self) -> "LocalRuns":
