@@ -37,6 +37,16 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(there), target
 
 
+def test_pictures_are_there_and_used_and_said_in_words() -> None:
+    shown = {}
+    for page in PAGES:
+        for words, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text()):
+            shown[(page.parent / target).resolve()] = words
+    assert all(len(words) > 10 for words in shown.values()), shown
+    there = {*(REPOSITORY / "docs").glob("pictures/*"), *(REPOSITORY / "docs").glob("*.png")}
+    assert set(shown) == there
+
+
 def test_every_page_is_linked_from_the_readme() -> None:
     readme = (REPOSITORY / "README.md").read_text()
     assert [page.name for page in PAGES[1:] if f"(docs/{page.name})" not in readme] == []
