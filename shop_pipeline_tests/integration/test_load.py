@@ -100,7 +100,7 @@ def test_a_corrected_day_says_what_changed(world: World) -> None:
     }
     assert said[KEYS[0]]["changes"] == "+1 -1 ~1 since version 0"
     assert [said[KEYS[0]][f"rows_{what}"] for what in ("added", "removed", "changed")] == [1, 1, 1]
-    rows = [record.data for record in said[KEYS[0]]["changed_rows"]]
+    rows = [record.data for record in said[KEYS[0]]["changed_rows"].records]
     assert [(row[""], row["key"]) for row in rows] == [("+", "150"), ("-", "101"), ("~", "100")]
     assert rows[2]["values"] == "amount 10.50 → 99.99"
     assert said[KEYS[1]]["changes"] == "none since version 0"
