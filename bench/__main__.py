@@ -248,7 +248,7 @@ def years(days: int) -> Callable[[Path], float]:
 
 
 def peak(command: list[str], folder: Path, **settings: str) -> float:
-    """The most memory (resident, MB) that a command and all that it started took at a time."""
+    """The most memory (MB) that a command and all that it started took at a time; pages that two of them share count once."""
     environment = _clean() | settings
     most = 0
     with tempfile.TemporaryFile("w+") as said:
@@ -256,7 +256,7 @@ def peak(command: list[str], folder: Path, **settings: str) -> float:
         whole = psutil.Process(process.pid)
         while process.poll() is None:
             with contextlib.suppress(psutil.Error):
-                most = max(most, sum(each.memory_info().rss for each in [whole, *whole.children(recursive=True)]))
+                most = max(most, sum(each.memory_full_info().pss for each in [whole, *whole.children(recursive=True)]))
             time.sleep(0.2)
         if process.returncode != 0:
             said.seek(0)
