@@ -358,7 +358,7 @@ def report(
     except NothingToReport as error:
         raise WrongUsage(f"{error}, for instance `{shop.command_for(days)}`.") from None
     if target is None:
-        columns = ["run_date", "day", "status", *made.columns, "counted", "set_aside", "data_as_of", "reason", "note", "next"]
+        columns = [shop.key_column, "day", "status", *made.columns, "counted", "set_aside", "data_as_of", "reason", "note", "next"]
         rows = [
             [
                 *(day.key, day.day, day.status.value),

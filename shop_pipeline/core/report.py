@@ -36,6 +36,7 @@ class DayStatus(StrEnum):
     """What is known of a day, in the words of the page."""
 
     VERIFIED = "verified"
+    KEPT = "earlier load kept"
     BEHIND = "figures not up to date"
     HELD = "held back"
     CLOSED = "not verified"
@@ -48,8 +49,10 @@ class DayStatus(StrEnum):
 
 # Nothing is wrong with these days, and nobody has to do anything about them.
 NO_TROUBLE = (DayStatus.VERIFIED, DayStatus.NOT_DUE, DayStatus.BEFORE)
+COUNTED = (DayStatus.VERIFIED, DayStatus.KEPT)
 _ADVICE = {
-    DayStatus.BEHIND: "Make the figures of it",
+    DayStatus.KEPT: "Mend what is named, then load it again",
+    DayStatus.BEHIND: "Make the figures again",
     DayStatus.HELD: "Make the contract or the source fit the other, then load it again",
     DayStatus.CLOSED: "Load it again",
     DayStatus.REFUSED: "Mend what is named, then load it again",
@@ -96,7 +99,7 @@ class ReportedDay:
     @property
     def counted(self) -> bool:
         """Whether its figures are in the totals."""
-        return self.status is DayStatus.VERIFIED
+        return self.status in COUNTED
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ class Report:
     @property
     def left_out(self) -> list[ReportedDay]:
         """The days that are over and not in the totals."""
-        return [day for day in self.days if day.status not in NO_TROUBLE]
+        return [day for day in self.days if day.status not in (*COUNTED, *NO_TROUBLE)]
 
     @property
     def expected(self) -> list[ReportedDay]:
@@ -173,7 +176,8 @@ class Report:
     def troubles(self) -> list[Trouble]:
         """What is to be seen to, days in a row that share a cause together."""
         found: list[Trouble] = []
-        alike = groupby(enumerate(self.left_out), lambda each: (each[1].status, each[1].reason, each[1].day - each[0] * ONE_DAY))
+        troubled = [day for day in self.days if day.status not in NO_TROUBLE]
+        alike = groupby(enumerate(troubled), lambda each: (each[1].status, each[1].reason, each[1].day - each[0] * ONE_DAY))
         for (status, reason, _), group in alike:
             days = [day for _, day in group]
             command = backfill_command(self.subject.source, days[0].key, days[-1].key)
@@ -258,11 +262,10 @@ class _Collecting:
         status, reason = self._status(day, figures)
         shown = None if figures is None else {name: figures[name] for name in columns}
         as_of = None if figures is None or figures[AS_OF] is None else figures[AS_OF].replace(tzinfo=UTC)
-        note = self._note(day, status)
-        if status is DayStatus.VERIFIED and shown is None:
+        note = None
+        if status in COUNTED and shown is None:
             # A day that is loaded and whose figures are made has no row in gold when nothing was sold.
-            shown = {name: None if name == AVERAGE else 0 for name in columns}
-            note = "; ".join(["no orders on this day", *([note] if note else [])])
+            shown, note = {name: None if name == AVERAGE else 0 for name in columns}, "no orders on this day"
         return ReportedDay(day, self.subject.rule.key(day), status, shown, as_of, aside, reason, note)
 
     def _status(self, day: date, figures: Mapping[str, Any] | None) -> tuple[DayStatus, str | None]:
@@ -283,7 +286,8 @@ class _Collecting:
         made = self.made[self.subject.figures.table].get(day)
         if figures is None and made is not None and made.row_count and made.status == SUCCEEDED and made.kind == RECOMPUTE:
             return DayStatus.BEHIND, f"its figures were made ({made.row_count} orders) and are no longer there"
-        return DayStatus.VERIFIED, None
+        kept = self._came_to_nothing(day)
+        return (DayStatus.VERIFIED, None) if kept is None else (DayStatus.KEPT, kept)
 
     def _status_of_load(self, day: date, readable: Readable) -> tuple[DayStatus, str | None]:
         """Of a day that may not be read: whether it has rows, was refused, or never came."""
@@ -303,14 +307,13 @@ class _Collecting:
             return DayStatus.NOT_DUE, None
         return status, reason
 
-    def _note(self, day: date, status: DayStatus) -> str | None:
-        """An attempt that came to nothing leaves the earlier rows in force: whoever reads them is to know of it."""
-        newest, verdict = self.newest.get(day), self.readable[day].verdict
-        if status is not DayStatus.VERIFIED or newest is None or newest.status != FAILED or newest.delta_version is not None:
+    def _came_to_nothing(self, day: date) -> str | None:
+        """Why the newest load of a verified day wrote nothing; the earlier rows stay in force, and whoever reads them is to know."""
+        newest, verified = self.newest.get(day), self.readable[day].verdict.entry
+        if newest is None or newest.status != FAILED or newest.delta_version is not None:
             return None
-        if verdict.entry is not None and verdict.entry.run_at > newest.run_at:
-            return None
-        return f"a later load came to nothing, and these are the figures from before it: {newest.problem}"
+        # A check that found the day equal to its source came later.
+        return None if verified is not None and verified.run_at > newest.run_at else newest.problem
 
     def _restated(self) -> list[RestatedDay]:
         """The changes of published figures of these days, in their order."""

@@ -16,7 +16,12 @@ from shop_pipeline.core.report import AVERAGE, DayStatus, Report, ReportedDay
 
 _SHOPS = {"till": "the till", "shopflow": "the web shop"}
 _LABELS = {"orders": "Orders", "revenue": "Revenue", AVERAGE: "Average order", "delivered": "Delivered"}
-_WAITING = (DayStatus.NOT_DUE, DayStatus.BEFORE)
+# Of a status: its colours, and a sign for those who do not see them.
+_LOOKS = {
+    DayStatus.VERIFIED: ("good", "✓"),
+    DayStatus.NOT_DUE: ("waiting", "…"),
+    DayStatus.BEFORE: ("waiting", "…"),
+}
 _DASH = "\N{EN DASH}"
 # Of a plot, in inches, and how many dots an inch has.
 _SIZE, _DOTS = (9.0, 3.8), 110
@@ -99,7 +104,7 @@ def _words(report: Report, plots: Sequence[Plot]) -> dict[str, Any]:
         "title": f"Sales of {_month(report)}, {_SHOPS.get(subject.source, subject.source)}",
         "as_of": None if report.as_of is None else _time(report, report.as_of),
         "made_at": _time(report, report.made_at),
-        "complete": not report.left_out and totals is not None,
+        "complete": not report.troubles and totals is not None,
         "summary": _summary(report),
         "troubles": [
             {
@@ -131,7 +136,7 @@ def _words(report: Report, plots: Sequence[Plot]) -> dict[str, Any]:
         "restated": [
             {
                 "day": _span(each.day, each.day),
-                "values": [
+                "cells": [
                     _number(value) for value in (each.orders_before, each.orders_after, each.revenue_before, each.revenue_after)
                 ],
                 "cause": each.cause,
@@ -169,12 +174,13 @@ def _summary(report: Report) -> list[str]:
     waiting = sum(day.status is DayStatus.NOT_DUE for day in report.days)
     if not expected:
         said.append("No day of this month is due yet.")
-    elif report.left_out:
-        left = ", ".join(f"{_span(each.first, each.last)} ({each.status.value})" for each in report.troubles)
-        said.append(
-            f"These figures are not complete: {len(counted)} of {_count(len(expected), 'day')} "
-            f"{'is' if len(counted) == 1 else 'are'} verified. Left out: {left}."
-        )
+    elif report.troubles:
+        due = _count(len(expected), "day")
+        said.append(f"These figures are not complete: {len(counted)} of {due} that should be there by now are counted.")
+        out = [each for each in report.troubles if each.status is not DayStatus.KEPT]
+        kept = [_span(each.first, each.last) for each in report.troubles if each.status is DayStatus.KEPT]
+        said += [f"Left out: {', '.join(f'{_span(each.first, each.last)} ({each.status.value})' for each in out)}."] if out else []
+        said += [f"Counted as it was before a load that came to nothing: {', '.join(kept)}."] if kept else []
     else:
         so_far = "The figures so far are complete" if waiting else "The figures are complete"
         said.append(f"{so_far}: {_all(len(expected))} verified.")
@@ -187,14 +193,14 @@ def _summary(report: Report) -> list[str]:
 
 
 def _row(report: Report, day: ReportedDay) -> dict[str, Any]:
-    look, sign = ("good", "✓") if day.counted else ("waiting", "…") if day.status in _WAITING else ("bad", "!")
+    look, sign = _LOOKS.get(day.status, ("bad", "!"))
     shown = [_number(None if day.figures is None else day.figures[name]) for name in report.columns]
     if not day.counted:
         shown = [value if value == _DASH else f"({value})" for value in shown]
     return {
         "iso": day.day.isoformat(),
         "day": f"{day.day:%a} {_span(day.day, day.day)}",
-        "values": shown,
+        "cells": shown,
         "set_aside": _number(day.set_aside) if day.set_aside else "",
         "look": look,
         "sign": sign,
