@@ -11,11 +11,13 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
+import duckdb
+
 from shop_pipeline.core import duck, freshness, lateness, quarantine
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import ONE_DAY, KeyRule
 from shop_pipeline.core.duck import identifier
-from shop_pipeline.core.errors import ShopError
+from shop_pipeline.core.errors import ShopError, TableUnreadable
 from shop_pipeline.core.gold import TABLE as RESTATED_TABLE
 from shop_pipeline.core.lake import Lake, check_readable, view
 from shop_pipeline.core.ledger import APPEND, FAILED, LOAD, RECOMPUTE, STARTED, SUCCEEDED, Entry, Ledger
@@ -196,7 +198,13 @@ def collect(lake: Lake, subject: Subject, days: Sequence[date], now: datetime) -
         NothingToReport: no load of the source was ever tried.
         TableUnreadable, NotChecked: a table cannot be read.
     """
-    return _Collecting(lake, subject, days, now).run()
+    try:
+        return _Collecting(lake, subject, days, now).run()
+    except duckdb.Error as error:
+        raise TableUnreadable(
+            f"a table in {lake.uri} cannot be read ({' '.join(str(error).split())[:200]}). Bring back the missing or damaged file, "
+            "or move the table's folder away and make all its days again (`shop backfill`)"
+        ) from None
 
 
 @dataclass
@@ -308,7 +316,7 @@ class _Collecting:
         return status, reason
 
     def _came_to_nothing(self, day: date) -> str | None:
-        """Why the newest load of a verified day wrote nothing; the earlier rows stay in force, and whoever reads them is to know."""
+        """Why the newest load of a verified day wrote nothing, if so: the earlier rows are in force, which is to be told."""
         newest, verified = self.newest.get(day), self.readable[day].verdict.entry
         if newest is None or newest.status != FAILED or newest.delta_version is not None:
             return None

@@ -255,11 +255,11 @@ def _draw(report: Report, measures: Sequence[str]) -> bytes:
                 day.day.day - 0.45, day.day.day + 0.45, facecolor=_GAP, edgecolor=_HATCH, hatch="////", linewidth=0, zorder=1
             )
         axes.text(
-            *(day.day.day, 0.5, day.status.value),
+            *(day.day.day, 0.97, day.status.value),
             transform=axes.get_xaxis_transform(),
             rotation=90,
             ha="center",
-            va="center",
+            va="top",
             fontsize=8,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
             zorder=3,
