@@ -11,6 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from shop_pipeline.core.days import ONE_DAY
 from shop_pipeline.core.gold import TABLE as DAILY_SALES
 from shop_pipeline.core.report import AVERAGE, DayStatus, Report, ReportedDay
 
@@ -23,6 +24,8 @@ _LOOKS = {
     DayStatus.BEFORE: ("waiting", "…"),
 }
 _DASH = "\N{EN DASH}"
+# What stands where a day's bar would be, and is none because nothing was sold.
+_SHUT = "no orders"
 # Of a plot, in inches, and how many dots an inch has.
 _SIZE, _DOTS = (9.0, 3.8), 110
 # Told apart by brightness as well: a wide light bar, and a narrow dark one in it.
@@ -217,7 +220,7 @@ def _plots(report: Report) -> dict[str, tuple[str, ...]]:
 
 def _plot(report: Report, name: str, measures: Sequence[str]) -> Plot:
     what = " and ".join(_label(each).lower() for each in measures)
-    gaps = "; ".join(f"{_span(day.day, day.day)} ({day.status.value})" for day in report.days if day.figures is None)
+    gaps = ", ".join(f"{_span(first, last)} ({status})" for first, last, status in _gaps(report))
     known = [(day.figures[measures[0]] or 0, day.day) for day in report.counted if day.figures is not None]
     extremes = "No day has a figure that counts."
     if known:
@@ -225,16 +228,29 @@ def _plot(report: Report, name: str, measures: Sequence[str]) -> Plot:
         extremes = f"Highest {_number(most)} on {_span(best, best)}, lowest {_number(least)} on {_span(worst, worst)}."
     alt = f"Bar chart of {what} on each day of {_month(report)}. {extremes}" + (f" No bar for {gaps}." if gaps else "")
     marked = any(not day.counted for day in report.days)
-    caption = f"{what.capitalize()} a day." + (
-        " A grey hatched day has no figure that counts; its status stands in it." if marked else ""
-    )
+    hatched = " A hatched day has no figure that counts; its status stands in it." if marked else ""
+    caption = f"{what.capitalize()} of each day.{hatched}"
     return Plot(name, _draw(report, measures), alt, caption)
+
+
+def _gaps(report: Report) -> list[tuple[date, date, str]]:
+    """The days without a figure, those in a row that are alike together."""
+    found: list[tuple[date, date, str]] = []
+    for day in report.days:
+        if day.figures is not None:
+            continue
+        if found and found[-1][1:] == (day.day - ONE_DAY, day.status.value):
+            found[-1] = (found[-1][0], day.day, day.status.value)
+        else:
+            found.append((day.day, day.day, day.status.value))
+    return found
 
 
 def _draw(report: Report, measures: Sequence[str]) -> bytes:
     """A bar a day; what has no figure is a hatched gap with its status in it, and not a bar of height nothing."""
     # Half a second to import.
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=_SIZE, layout="constrained")
     axes = figure.subplots()
@@ -248,14 +264,15 @@ def _draw(report: Report, measures: Sequence[str]) -> bytes:
             label = _label(name) if counted and len(measures) > 1 else None
             axes.bar([day.day.day for day in days], heights, width=width, label=label, zorder=2, **style)
     for day in report.days:
-        if day.counted:
+        said = _SHUT if day.counted and day.note else None if day.counted else day.status.value
+        if said is None:
             continue
         if day.figures is None:
             axes.axvspan(
                 day.day.day - 0.45, day.day.day + 0.45, facecolor=_GAP, edgecolor=_HATCH, hatch="////", linewidth=0, zorder=1
             )
         axes.text(
-            *(day.day.day, 0.97, day.status.value),
+            *(day.day.day, 0.97, said),
             transform=axes.get_xaxis_transform(),
             rotation=90,
             ha="center",
@@ -269,6 +286,9 @@ def _draw(report: Report, measures: Sequence[str]) -> bytes:
         axes.set_yticks([])
     elif len(measures) > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(0, 1.12), ncols=2, frameon=False)
+    if all(isinstance(value, int) for day in report.days for value in [(day.figures or {}).get(name, 0) for name in measures]):
+        # There are no halves of orders.
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.axhline(0, color="black", linewidth=0.8, zorder=2)
     axes.set_xlim(0.3, len(report.days) + 0.7)
     axes.set_xticks([day.day.day for day in report.days])
