@@ -281,14 +281,15 @@ def _draw(report: Report, measures: Sequence[str]) -> bytes:
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
             zorder=3,
         )
-    if not any(day.figures for day in report.days):
+    values = [value for day in report.days for name, value in (day.figures or {}).items() if name in measures]
+    if not values:
         axes.set_ylim(0, 1)
         axes.set_yticks([])
-    elif len(measures) > 1:
-        axes.legend(loc="upper left", bbox_to_anchor=(0, 1.12), ncols=2, frameon=False)
-    if all(isinstance(value, int) for day in report.days for value in [(day.figures or {}).get(name, 0) for name in measures]):
+    elif all(isinstance(value, int) for value in values):
         # There are no halves of orders.
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    if values and len(measures) > 1:
+        axes.legend(loc="upper left", bbox_to_anchor=(0, 1.12), ncols=2, frameon=False)
     axes.axhline(0, color="black", linewidth=0.8, zorder=2)
     axes.set_xlim(0.3, len(report.days) + 0.7)
     axes.set_xticks([day.day.day for day in report.days])

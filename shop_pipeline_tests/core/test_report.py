@@ -322,7 +322,7 @@ def test_a_month_without_figures_is_not_a_month_of_nothing(books: Books) -> None
     assert (report.totals, report.as_of) == (None, None)
     page = parsed(report)
     assert "There are no figures yet that can be relied on." in page.words
-    assert "Data as of no figures yet." in page.words
+    assert "There are no figures yet. Report made" in page.words
     assert page.row("Total of 0 days")[1:3] == ["–", "–"]  # noqa: RUF001 - the page's own dash
     later = parsed(books.report(days_of_month("2026-12"), NOW - timedelta(days=30)))
     assert "No day of this month is due yet." in later.words
