@@ -33,6 +33,8 @@ from shop_pipeline.core.errors import ContractError, SettingError, ShopError, Wr
 from shop_pipeline.terminal import print_table, say, tell, tell_error
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from shop_pipeline.automation.local_runs import DayReport, LocalRuns
     from shop_pipeline.core.lake import Lake
     from shop_pipeline.core.local_postgres import LocalPostgres
@@ -330,6 +332,72 @@ def backtest(
         print(f"{len(replayed)} days, {len(outside)} {word} by {chosen.low}-{chosen.high}% of the {chosen.last}-run median")
 
 
+@app.command()
+def report(
+    month: Annotated[str, typer.Argument(metavar="MONTH", help="The month of the days, YYYY-MM.")],
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="FILE", help="Where the page goes; by default report-MONTH.html.")
+    ] = None,
+    as_json: AsJson = False,
+    source: Source = TILL,
+) -> None:
+    """Write a month's sales, and how far they can be relied on, as a page to read or print. Needs no Java."""
+    from shop_pipeline.checks.freshness import first_day
+    from shop_pipeline.core.days import days_of_month
+    from shop_pipeline.core.report import NothingToReport, Subject, collect
+    from shop_pipeline.resources import ClockResource
+
+    days = days_of_month(month)
+    shop = _Shop(source, create=False)
+    shop.check_month(month, days)
+    target = None if as_json else _page_file(out or f"report-{'' if source == TILL else f'{source}-'}{month}.html")
+    feed = shop.pipeline.feed
+    subject = Subject(source, feed.contract, shop.rule, shop.pipeline.figures, first_day(feed), shop.settings.zone)
+    try:
+        made = collect(shop.lake, subject, days, ClockResource().now())
+    except NothingToReport as error:
+        raise WrongUsage(f"{error}, for instance `{shop.command_for(days)}`.") from None
+    if target is None:
+        columns = [shop.key_column, "day", "status", *made.columns, "counted", "set_aside", "data_as_of", "reason", "note", "next"]
+        rows = [
+            [
+                *(day.key, day.day, day.status.value),
+                *(None if day.figures is None else day.figures[name] for name in made.columns),
+                *(day.counted, day.set_aside, day.as_of, day.reason, day.note, made.next_command(day)),
+            ]
+            for day in made.days
+        ]
+        _print_rows(columns, rows, as_json)
+        return
+    from shop_pipeline.core import report_page
+
+    contents = report_page.files(report_page.page(made), target)
+    try:
+        report_page.write(contents)
+    except OSError as error:
+        raise _not_written(target, error) from None
+    print(target)
+
+
+def _page_file(name: str) -> "Path":
+    """Where a page is to go, looked at before any work is done."""
+    from pathlib import Path
+
+    target = Path(name)
+    try:
+        if target.exists() and not target.is_file():
+            raise WrongUsage(f"--out {name}: it is there and no file; name a file.")
+        if not target.parent.is_dir():
+            raise WrongUsage(f"--out {name}: there is no folder {target.parent}; make it, or name another file.")
+    except OSError as error:
+        raise _not_written(target, error) from None
+    return target
+
+
+def _not_written(target: "Path", error: OSError) -> "WrongUsage":
+    return WrongUsage(f"{target} cannot be written ({error.strerror}): make room for it there, or name another file with --out.")
+
+
 @quarantine_app.command("list")
 def list_quarantine(
     first: Annotated[str | None, typer.Argument(metavar="[FIRST", help="The first run (or business) date; by default all.")] = None,
@@ -477,7 +545,7 @@ class _Shop:
 
         chosen = _choice("--source", source, [TILL, SHOPFLOW], TILL)
         self.settings = _settings()
-        self._create = create
+        self._create, self.source = create, chosen
         if create:
             prepare_dagster_home(self.settings)
         with _uncollected():
@@ -531,6 +599,21 @@ class _Shop:
                 first, last = partitions.get_first_partition_key(), partitions.get_last_partition_key()
                 lag = " A run date is the day after the day it loads." if self.rule.lag_days else ""
                 raise WrongDate(f"{key} is not a {name} of {self.table}: they go from {first} ({setting}) to {last}.{lag}")
+
+    def check_month(self, month: str, days: Sequence[date]) -> None:
+        """Raises WrongDate when no day of a month is one of the source's."""
+        partitions = self.pipeline.feed.partitions
+        if not any(partitions.has_partition_key(self.rule.key(day)) for day in days):
+            start, last = self.rule.day(partitions.start.date().isoformat()), partitions.get_last_partition_key()
+            there = f"from {start} ({self.pipeline.first_setting})" + (f" to {self.rule.day(last)}" if last else " on")
+            raise WrongDate(f"{month} has none of the days of {self.table}: they go {there}.")
+
+    def command_for(self, days: Sequence[date]) -> str:
+        """The command that loads those of these days that are the source's."""
+        from shop_pipeline.core.reprocess import backfill_command
+
+        keys = [key for key in map(self.rule.key, days) if self.pipeline.feed.partitions.has_partition_key(key)]
+        return backfill_command(self.source, keys[0], keys[-1])
 
     def chosen(self, mode: "Reprocess", keys: Sequence[str]) -> list[str]:
         """Those of these keys that a backfill of this mode runs."""

@@ -16,10 +16,11 @@ from shop_pipeline.assets.daily_load import CHECK
 from shop_pipeline.automation.local_runs import failure_of, keys_of
 from shop_pipeline.automation.pipelines import Pipeline
 from shop_pipeline.checks.freshness import FRESHNESS, look
-from shop_pipeline.checks.missing import MISSING, backfill_command
+from shop_pipeline.checks.missing import MISSING
 from shop_pipeline.core import duck, restatements
 from shop_pipeline.core.incidents import Incidents, Message, Trouble, restated
 from shop_pipeline.core.lake import Lake, view
+from shop_pipeline.core.reprocess import backfill_command
 
 SECONDS = 30
 # Told from the tables themselves, at every tick.

@@ -10,6 +10,7 @@ from shop_pipeline.checks.freshness import first_day, hours_of
 from shop_pipeline.core import freshness
 from shop_pipeline.core.days import contiguous_ranges
 from shop_pipeline.core.ledger import present_verdicts
+from shop_pipeline.core.reprocess import backfill_command
 from shop_pipeline.resources import ClockResource, LakeResource
 
 MISSING = "no_day_missing"
@@ -43,9 +44,3 @@ def missing_check(feed: Feed, source: str, zone: tzinfo) -> dg.AssetChecksDefini
         return dg.AssetCheckResult(passed=not missing, severity=dg.AssetCheckSeverity.WARN, description=sentence, metadata=metadata)
 
     return complete
-
-
-def backfill_command(source: str, first: str, last: str, *options: str) -> str:
-    """The command that runs some partitions of a source."""
-    whose = [] if source == "till" else ["--source", source]
-    return " ".join(["shop", "backfill", first, last, *options, *whose])

@@ -4,6 +4,7 @@ A *run date* is the date a run is for, the partition key of the till's assets. A
 the run date minus one for the till, whose file is complete only after midnight, and the key itself for ShopFlow.
 """
 
+from calendar import monthrange
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -50,6 +51,21 @@ def parse_date(text: str) -> date:
     if parsed is None or parsed.isoformat() != text:
         raise WrongDate(f"{text!r} is not a date: write it as YYYY-MM-DD, for instance 2026-09-02.")
     return parsed
+
+
+def days_of_month(text: str) -> list[date]:
+    """The days of a month, which must be written YYYY-MM.
+
+    Raises:
+        WrongDate: it is not a month.
+    """
+    try:
+        first = date.fromisoformat(f"{text}-01")
+    except ValueError:
+        first = None
+    if first is None or first.isoformat()[:7] != text:
+        raise WrongDate(f"{text!r} is not a month: write it as YYYY-MM, for instance 2026-09.")
+    return [first + timedelta(days=n) for n in range(monthrange(first.year, first.month)[1])]
 
 
 def dates_between(first: date, last: date) -> list[date]:

@@ -167,6 +167,36 @@ def held(lake: Lake, contract: Contract, days: Sequence[date] | None = None) -> 
     return found
 
 
+@dataclass(frozen=True)
+class Broken:
+    """A rule that rows were set aside for: how many, and of some of them the day and the record number."""
+
+    column: str | None
+    reason: str
+    rows: int
+    examples: tuple[tuple[date, int], ...]
+
+
+def by_rule(lake: Lake, contract: Contract, days: Sequence[date], examples: int = 3) -> list[Broken]:
+    """The rows set aside of some days, by what is wrong with them, the commonest first."""
+    opened = lake.open(table_of(contract))
+    if opened is None:
+        return []
+    con = duck.connect()
+    view(con, "quarantine", opened, days)
+    rows = con.execute(
+        f"""
+        WITH places AS (SELECT DISTINCT "column", reason, order_date, record_number FROM quarantine)
+        SELECT "column", reason, count(*), min({{'day': order_date, 'record': record_number}}, {examples})
+        FROM places GROUP BY ALL ORDER BY 3 DESC, 1, 2
+        """
+    ).fetchall()
+    return [
+        Broken(column, reason, count, tuple((place["day"], place["record"]) for place in places))
+        for column, reason, count, places in rows
+    ]
+
+
 class State(StrEnum):
     """What would become of a row that is set aside if its day were loaded again."""
 

@@ -93,3 +93,9 @@ def comparable(one: str, other: str) -> bool:
     """Whether two contents that differ are for sure not the same: hashed alike, or one of them could not be read as rows."""
     kinds = {each.rsplit(":", 1)[-1] for each in (one, other)}
     return len(kinds) == 1 or BYTES in kinds
+
+
+def backfill_command(source: str, first: str, last: str, *options: str) -> str:
+    """The command that runs some partitions of a source."""
+    whose = [] if source == "till" else ["--source", source]
+    return " ".join(["shop", "backfill", first, last, *options, *whose])

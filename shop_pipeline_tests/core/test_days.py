@@ -13,6 +13,7 @@ from shop_pipeline.core.days import (
     contiguous_ranges,
     dates_between,
     day_predicate,
+    days_of_month,
     in_runs,
     parse_date,
 )
@@ -34,6 +35,18 @@ def test_a_run_date_loads_the_day_before() -> None:
 def test_only_a_plain_date_is_a_date(text: str) -> None:
     with pytest.raises(WrongDate, match="is not a date: write it as YYYY-MM-DD"):
         parse_date(text)
+
+
+def test_a_month_has_all_its_days() -> None:
+    assert [len(days_of_month(f"2024-{n:02d}")) for n in (1, 2, 4)] == [31, 29, 30]
+    february = days_of_month("2026-02")
+    assert (february[0], february[-1]) == (date(2026, 2, 1), date(2026, 2, 28))
+
+
+@pytest.mark.parametrize("text", ["", "2026", "2026-9", "2026-13", "2026-00", "202609", "2026-09-01", "september", "2026-W36"])
+def test_only_a_plain_month_is_a_month(text: str) -> None:
+    with pytest.raises(WrongDate, match="is not a month: write it as YYYY-MM"):
+        days_of_month(text)
 
 
 def test_a_range_has_both_ends_and_a_direction() -> None:

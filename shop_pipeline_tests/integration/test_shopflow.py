@@ -473,6 +473,11 @@ def test_a_backfill_of_the_web_shop(shop: Shop, url: str, monkeypatch: pytest.Mo
     assert ran.out.startswith("run 2024-01-15 loaded 2024-01-15: ")
     assert shop("backtest", "--source", "shopflow").status == 0
     assert shop("quarantine", "list", "--source", "shopflow").status == 0
+    days = json.loads(shop("report", "2024-01", "--source", "shopflow", "--json").out)
+    assert [(day["status"], day["orders"], day["delivered"]) for day in days[:2]] == [("verified", 50, 36), ("verified", 55, 40)]
+    # The 15th was loaded again and its counts were not made again.
+    assert [day["business_date"] for day in days if not day["counted"]] == ["2024-01-15"]
+    assert shop("report", "2024-01", "--source", "shopflow").out == "report-shopflow-2024-01.html\n"
     # The password is nowhere: not in what was printed, not in Dagster's records.
     password = url.split(":")[2].split("@")[0]
     assert password not in ran.out + ran.err
