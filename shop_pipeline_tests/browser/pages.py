@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Error, FloatRect, Locator, Page, ViewportSize, expect
 
 CHROMIUM = "/usr/bin/chromium"
@@ -20,6 +22,7 @@ FLAGS = (
 VIEWPORT = ViewportSize(width=1280, height=800)
 # How high a line of a run's events is.
 LINE = 16
+COLOURS = 256
 # A page loads in 2 to 5 s on a quiet machine; a run takes some seconds on a warm Spark; a backfill goes on at the daemon's
 # ticks, which come every 30 s.
 SHOWN_MS, RUN_MS, BACKFILL_MS = 30_000, 120_000, 240_000
@@ -93,7 +96,10 @@ class Pages:
     def launch_job(self, job: str, partition: str) -> None:
         """Choose a partition on a job's launchpad and launch it; its run is shown then."""
         self.open(f"/locations/shop_pipeline/jobs/{job}/playground")
+        # Until it has looked at the configuration the page is made anew, and forgets what was typed.
+        self.see_exactly("No errors")
         chosen = self.page.get_by_placeholder("Partition")
+        chosen.click()
         chosen.fill(partition)
         self.page.get_by_text(partition, exact=True).click()
         self.button("Launch Run").click()
@@ -117,7 +123,9 @@ class Pages:
         self.page.mouse.move(0, 0)
         height = VIEWPORT["height"] if down_to is None else down_to["y"] + lines * LINE
         clip = FloatRect(x=0, y=0, width=VIEWPORT["width"], height=height)
-        self.page.screenshot(path=self.pictures / f"{name}.png", clip=clip)
+        taken = Image.open(BytesIO(self.page.screenshot(clip=clip)))
+        # A page has few colours: a third of the size.
+        taken.quantize(COLOURS).save(self.pictures / f"{name}.png", optimize=True)
 
     def seen(self, picture: Path) -> str:
         """The page's address and text, and where its picture was saved."""
