@@ -70,7 +70,7 @@ class Pages:
         expect(self.page.get_by_text(text).filter(visible=True)).to_have_count(count, timeout=SHOWN_MS)
 
     def see_row(self, first: str, *others: str, within_ms: float = SHOWN_MS) -> None:
-        """A line of a table, by what is in its first cell, comes to have these others."""
+        """A line of a table comes to have these others after its first, or a label this value."""
         line = re.compile(r"\s+".join(map(re.escape, (first, *others))))
         expect(self.page.locator("body")).to_contain_text(line, use_inner_text=True, timeout=within_ms)
 
