@@ -102,6 +102,8 @@ class Pages:
         chosen.click()
         chosen.fill(partition)
         self.page.get_by_text(partition, exact=True).click()
+        # Launched before that is there, it would be a run without a partition.
+        self.see_exactly(f"partition: {partition}")
         self.button("Launch Run").click()
         self.page.wait_for_url("**/runs/**")
 
