@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,7 @@ import duckdb
 import psutil
 
 from bench import page
+from bench.warm_days import days_from, write_days
 from shop_pipeline.core.local_postgres import LocalPostgres, packaged_binaries
 from shop_pipeline.core.ports import free_port
 from shop_pipeline.core.sample import write_september
@@ -233,8 +235,20 @@ def database_day(rows: int) -> Callable[[Path], float]:
     return load
 
 
+def years(days: int) -> Callable[[Path], float]:
+    """A backfill of so many days, all three tables, in one process: the most memory that it took with its JVM, in MB."""
+
+    def backfill(folder: Path) -> float:
+        known = days_from(0, days)
+        write_days(folder / "landing", known)
+        first, last = (str(known[n] + timedelta(days=1)) for n in (0, -1))
+        return peak([str(BIN / "shop"), "backfill", first, last], folder, SHOP_FIRST_RUN_DATE=first)
+
+    return backfill
+
+
 def peak(command: list[str], folder: Path, **settings: str) -> float:
-    """The most memory (resident, MB) that a command and all that it started took at a time."""
+    """The most memory (MB) that a command and all that it started took at a time; pages that two of them share count once."""
     environment = _clean() | settings
     most = 0
     with tempfile.TemporaryFile("w+") as said:
@@ -242,7 +256,7 @@ def peak(command: list[str], folder: Path, **settings: str) -> float:
         whole = psutil.Process(process.pid)
         while process.poll() is None:
             with contextlib.suppress(psutil.Error):
-                most = max(most, sum(each.memory_info().rss for each in [whole, *whole.children(recursive=True)]))
+                most = max(most, sum(each.memory_full_info().pss for each in [whole, *whole.children(recursive=True)]))
             time.sleep(0.2)
         if process.returncode != 0:
             said.seek(0)
@@ -358,6 +372,15 @@ COMPARISONS: list[Comparison | Warm] = [
         "into_1000",
     ),
     Warm("check_vs_load", "`check_day` of a day : loading it, warm", 0.15, "check"),
+    Comparison(
+        "backfill_memory",
+        "peak memory (MB) of a backfill of 3,650 days, a year a run : of 366 days",
+        1.3,
+        years(3_650),
+        years(366),
+        nothing,
+        "MB",
+    ),
     Warm("day_from_50000", "a day from a landing folder of 50,000 files : from one of 1 file, warm", 1.3, "from_50000"),
     Comparison(
         "sensor_tick",

@@ -10,8 +10,9 @@ import logging
 import math
 import socket
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import date
 from decimal import Decimal
@@ -19,8 +20,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shop_pipeline.core.days import contiguous_ranges, dates_between, parse_date
+from shop_pipeline.core.days import (
+    BYTES_PER_RUN,
+    DAYS_OF_UNKNOWN_SIZE,
+    DAYS_PER_RUN,
+    contiguous_ranges,
+    dates_between,
+    in_runs,
+    parse_date,
+)
 from shop_pipeline.core.errors import ContractError, SettingError, ShopError, WrongDate
+from shop_pipeline.terminal import print_table, say, tell, tell_error
 
 if TYPE_CHECKING:
     from shop_pipeline.automation.local_runs import DayReport, LocalRuns
@@ -33,7 +43,6 @@ if TYPE_CHECKING:
 FAILED, WRONG, STOPPED = 1, 2, 130
 # How much of a long text is shown in a table; --json has all of it.
 SHOWN = 100
-DAYS_PER_RUN = 31
 
 app = typer.Typer(
     help=(
@@ -113,6 +122,7 @@ def load(
     append: Annotated[
         bool, typer.Option("--append", help="Append instead of replacing: shows the damage, doubles the day's rows.")
     ] = False,
+    as_json: AsJson = False,
     source: Source = TILL,
 ) -> None:
     """Load one day into orders_daily and compare it with its source. Loading again is safe: the day is replaced."""
@@ -121,22 +131,28 @@ def load(
     shop.prepare_spark([run_date])
     report = shop.runs.load(shop.pipeline.load, [run_date], append=append)[0]
     appended = append and report.metadata.get("verdict") == "appended"
+    if as_json:
+        shop.print_days({run_date: None if report.ok else report.sentence})
+        raise typer.Exit(0 if report.ok or appended else FAILED)
     if not report.ok and not appended:
         raise ShopError(report.sentence)
     if appended:
-        _tell(f"warning: {report.sentence}; a second copy of a day is not safe to read, load it again without --append")
+        tell(f"warning: {report.sentence}; a second copy of a day is not safe to read, load it again without --append")
     rows, total = report.metadata["dagster/partition_row_count"], report.metadata["rows_in_all_days"]
     print(f"run {run_date} loaded {shop.rule.day(run_date)}: {rows} rows, {shop.table} has {total}")
 
 
 @app.command()
-def check(run_date: RunDate, source: Source = TILL) -> None:
+def check(run_date: RunDate, as_json: AsJson = False, source: Source = TILL) -> None:
     """Compare a loaded day with its source again, both ways, without loading. Needs no Java."""
     shop = _Shop(source)
     shop.check_keys([run_date])
     shop.check_source()
     report = shop.runs.check(shop.pipeline.recheck, run_date)
-    print(report.sentence)
+    if as_json:
+        shop.print_days({run_date: None if report.ok else report.sentence})
+    else:
+        say(report.sentence)
     if not report.ok:
         raise typer.Exit(FAILED)
 
@@ -146,8 +162,14 @@ def backfill(
     first: Annotated[str, typer.Argument(metavar="FIRST", help="The first run date (of the web shop: business date).")],
     last: Annotated[str, typer.Argument(metavar="LAST", help="The last one, included.")],
     days_per_run: Annotated[
-        int, typer.Option("--days-per-run", min=1, help="How many days one Spark job and one commit load.")
-    ] = DAYS_PER_RUN,
+        int | None,
+        typer.Option(
+            "--days-per-run",
+            min=1,
+            help="How many days one Spark job and one commit load.",
+            show_default=f"{DAYS_PER_RUN}, or as many as are {BYTES_PER_RUN // 1024**3} GB; of a database {DAYS_OF_UNKNOWN_SIZE}",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the run dates and days, and do nothing.")] = False,
     reprocess: Annotated[
         str,
@@ -160,6 +182,7 @@ def backfill(
     max_active_runs: Annotated[
         int, typer.Option("--max-active-runs", min=1, help="Never more runs of this backfill at once (it starts one at a time).")
     ] = 1,
+    as_json: AsJson = False,
     source: Source = TILL,
 ) -> None:
     """Run a source's whole pipeline for a range of run dates; a bad day stops neither the others nor what they feed."""
@@ -171,15 +194,21 @@ def backfill(
     shop.check_keys(keys)
     keys = shop.not_busy(shop.chosen(mode, keys))
     if dry_run:
+        if as_json:
+            _print_rows([shop.key_column, "day"], [(key, shop.rule.day(key)) for key in keys], as_json)
+            return
         for key in keys:
             print(f"run {key} loads {shop.rule.day(key)}")
         return
     if keys:
         shop.prepare_spark(keys)
     failed = shop.run_pipeline(keys, days_per_run) if keys else {}
-    _print_failed(failed)
-    days, rows = _days_and_rows(shop.lake, shop.pipeline.feed.contract.table)
-    print(f"ran {len(keys)} runs, {len(failed)} failed; {shop.table} has {days} days, {rows} orders")
+    if as_json:
+        shop.print_days({key: failed.get(key) for key in keys})
+    else:
+        _print_failed(failed)
+        days, rows = _days_and_rows(shop.lake, shop.pipeline.feed.contract.table)
+        print(f"ran {len(keys)} runs, {len(failed)} failed; {shop.table} has {days} days, {rows} orders")
     if failed:
         raise typer.Exit(FAILED)
 
@@ -355,7 +384,7 @@ def release(
         print(f"{len(judged)} rows of {len(there)} days are set aside; {len(again)} of these days would change")
         return
     shop.prepare_spark([shop.rule.key(day) for day in again])
-    failed = shop.run_pipeline([shop.rule.key(day) for day in again], DAYS_PER_RUN)
+    failed = shop.run_pipeline([shop.rule.key(day) for day in again])
     _print_failed(failed)
     left = sum(len(rows) for rows in quarantine.held(shop.lake, contract, there).values())
     print(f"loaded {len(again)} days again, {len(failed)} failed; {left} of {len(judged)} rows are still set aside")
@@ -399,7 +428,7 @@ def up(
     settings, note, server = shop.settings, ServerNote(shop.settings.spark_server), None
     if settings.spark_remote is None:
         shop.check_machine()
-        server = serving.SparkServer(note, settings.spark_master, settings.spark_memory, _tell)
+        server = serving.SparkServer(note, settings.spark_master, settings.spark_memory, tell)
     raise typer.Exit(serving.run(note, server, port))
 
 
@@ -419,10 +448,10 @@ def _say_what_is_in_force(shop: "_Shop") -> None:
     from shop_pipeline.automation.local_runs import stopped
 
     runs, settings = shop.runs, shop.settings
-    _tell(f"landing {settings.landing}, lake {settings.lake}, DAGSTER_HOME {settings.dagster_home}")
+    tell(f"landing {settings.landing}, lake {settings.lake}, DAGSTER_HOME {settings.dagster_home}")
     off = stopped(runs.defs, runs.instance)
     if off:
-        _tell(f"switched off: {', '.join(off)}; switch them on under Automation in the UI (docs/operations.md: It runs by itself)")
+        tell(f"switched off: {', '.join(off)}; switch them on under Automation in the UI (docs/operations.md: It runs by itself)")
 
 
 class WrongUsage(ShopError):
@@ -461,6 +490,16 @@ class _Shop:
         self.lake = definitions.lake.lake()
 
     @property
+    def key_column(self) -> str:
+        """What --json calls the partition key."""
+        return self.rule.key_name.replace(" ", "_")
+
+    def print_days(self, problems: Mapping[str, str | None]) -> None:
+        """What became of these keys, as JSON."""
+        rows = [(key, self.rule.day(key), problem is None, problem) for key, problem in problems.items()]
+        _print_rows([self.key_column, "day", "ok", "problem"], rows, as_json=True)
+
+    @property
     def runs(self) -> "LocalRuns":
         """Runs in this process."""
 
@@ -477,7 +516,7 @@ class _Shop:
                 "for a new one: the tables and their run_log are not in it."
             ) from error
         for run_id in close_dead_runs(instance):
-            _tell(f"run {run_id} is closed as failed: its process has died")
+            tell(f"run {run_id} is closed as failed: its process has died")
         return LocalRuns(self._definitions.defs, instance)
 
     def check_keys(self, keys: Sequence[str]) -> None:
@@ -517,24 +556,25 @@ class _Shop:
         busy = busy_keys(open_instance(self.settings.dagster_home), self.pipeline.feed.asset, [self.pipeline.job])
         for key in keys:
             if key in busy:
-                _tell(f"{self.rule.key_name} {key} (day {self.rule.day(key)}) is left alone: run {busy[key]} has it")
+                tell(f"{self.rule.key_name} {key} (day {self.rule.day(key)}) is left alone: run {busy[key]} has it")
         return [key for key in keys if key not in busy]
 
-    def run_pipeline(self, keys: Sequence[str], days_per_run: int) -> dict[str, str]:
+    def run_pipeline(self, keys: Sequence[str], days_per_run: int | None = None) -> dict[str, str]:
         """Run the pipeline for these keys; gives the failed ones, each with its sentence."""
         failed: dict[str, str] = {}
-        runs, done = self.runs, 0
+        runs, source, rule = self.runs, self.pipeline.source, self.rule
+        done, begun = 0, time.monotonic()
         for first, last in contiguous_ranges([date.fromisoformat(key) for key in keys]):
-            whole = [day.isoformat() for day in dates_between(first, last)]
-            for start in range(0, len(whole), days_per_run):
-                part = whole[start : start + days_per_run]
+            for days in in_runs(dates_between(first, last), lambda key: source.size([rule.day(key.isoformat())]), days_per_run):
+                part = [day.isoformat() for day in days]
                 reports = runs.load(self.pipeline.load, part)
                 for asset in self.pipeline.made:
                     good = [key for key in part if key not in failed | _failed(reports)]
                     reports += runs.make(asset, good) if good else []
                 failed |= _failed(reports)
                 done += len(part)
-                _tell(f"{done} of {len(keys)} days done, {len(failed)} failed")
+                left = (time.monotonic() - begun) / done * (len(keys) - done)
+                tell(f"{done} of {len(keys)} days done, {len(failed)} failed{_about(left)}")
         return failed
 
     def check_source(self) -> None:
@@ -562,6 +602,14 @@ def _failed(reports: "Sequence[DayReport]") -> dict[str, str]:
     return {report.key: report.sentence for report in reports if not report.ok}
 
 
+def _about(seconds: float) -> str:
+    """How long it will take, as far as one can tell."""
+    if not seconds:
+        return ""
+    minutes = round(seconds / 60)
+    return f", about {minutes // 60} h {minutes % 60} min left" if minutes >= 60 else f", about {max(minutes, 1)} min left"
+
+
 def _keys(first: str, last: str) -> list[str]:
     return [day.isoformat() for day in dates_between(parse_date(first), parse_date(last))]
 
@@ -579,7 +627,7 @@ def _cut(value: object, as_json: bool) -> object:
 
 def _print_failed(failed: dict[str, str]) -> None:
     for key in sorted(failed):
-        print(f"run {key} failed: {'; '.join(line.strip() for line in failed[key].splitlines())}")
+        say(f"run {key} failed: {'; '.join(line.strip() for line in failed[key].splitlines())}", failed=True)
 
 
 def _settings() -> "Settings":
@@ -627,21 +675,14 @@ def _show_progress() -> None:
 
 class _ToTerminal(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        _tell(record.getMessage())
-
-
-def _tell(text: str) -> None:
-    print(f"shop: {text}", file=sys.stderr, flush=True)
+        tell(record.getMessage())
 
 
 def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool) -> None:
     if as_json:
         print(json.dumps([dict(zip(columns, map(_json_value, row), strict=True)) for row in rows]))
         return
-    cells = [["NULL" if value is None else str(value) for value in row] for row in rows]
-    widths = [max(len(row[n]) for row in [list(columns), *cells]) for n in range(len(columns))]
-    for row in [list(columns), *cells]:
-        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
+    print_table(columns, [["NULL" if value is None else str(value) for value in row] for row in rows])
 
 
 def _json_value(value: object) -> object:
@@ -664,7 +705,7 @@ def _wrong_usage(error: Exception) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(message)
         return 0
-    _tell(f"{message} See `{context.command_path if context else 'shop'} --help`.")
+    tell_error(f"{message} See `{context.command_path if context else 'shop'} --help`.")
     return WRONG
 
 
@@ -678,11 +719,11 @@ def main() -> None:
     except typer.TyperException as error:
         status = _wrong_usage(error)
     except (WrongUsage, WrongDate, SettingError, ContractError) as error:
-        _tell(str(error))
+        tell_error(str(error))
         status = WRONG
     except ShopError as error:
-        _tell(str(error))
+        tell_error(str(error))
         status = FAILED
     if status == STOPPED:
-        _tell("stopped; run the same command again to finish")
+        tell("stopped; run the same command again to finish")
     sys.exit(status if isinstance(status, int) else 0)

@@ -98,6 +98,36 @@ def test_the_ui_shows_the_contracts_columns(definitions: dg.Definitions) -> None
     assert all(column.description for column in schema.columns)
 
 
+def test_columns_are_traced_from_gold_to_the_loaded_table(definitions: dg.Definitions) -> None:
+    """Each column that is made of others names them, they are there, and every column of every table is described."""
+    specs = {each.key: each for each in definitions.resolve_all_asset_specs()}
+    columns = {key: spec.metadata["dagster/column_schema"].columns for key, spec in specs.items()}
+    traced = {
+        key: spec.metadata["dagster/column_lineage"] for key, spec in specs.items() if "dagster/column_lineage" in spec.metadata
+    }
+    assert {key.to_user_string() for key in traced} == {"silver_orders", "daily_sales", "shopflow/orders_per_day"}
+    for key, lineage in traced.items():
+        assert set(lineage.deps_by_column) <= {column.name for column in columns[key]}, key
+        assert all(column.description for column in columns[key]), key
+        for dep in [each for deps in lineage.deps_by_column.values() for each in deps]:
+            assert dep.column_name in {column.name for column in columns[dep.asset_key]}, (key, dep)
+    revenue = traced[dg.AssetKey("daily_sales")].deps_by_column["revenue"]
+    assert [(dep.asset_key.to_user_string(), dep.column_name) for dep in revenue] == [("silver_orders", "amount")]
+    day = traced[dg.AssetKey("silver_orders")].deps_by_column["order_date"]
+    assert [(dep.asset_key.to_user_string(), dep.column_name) for dep in day] == [("orders_daily", "ordered_at")]
+
+
+def test_the_ui_leads_to_the_code_and_the_contract(definitions: dg.Definitions) -> None:
+    for spec in definitions.resolve_all_asset_specs():
+        if "spark" not in spec.kinds:
+            continue
+        places = spec.metadata["dagster/code_references"].code_references
+        assert [each.label for each in places][-1] == "contract", spec.key
+        for place in places:
+            line = Path(place.file_path).read_text().splitlines()[place.line_number - 1]
+            assert place.label == "contract" or "def " in line, (spec.key, line)
+
+
 @pytest.mark.parametrize(
     ("today", "last"),
     [

@@ -12,6 +12,7 @@ from dagster_shared.utils.warnings import PreviewWarning
 from pydantic import Field
 
 from shop_pipeline.assets.day_events import PROGRESS, CheckOutcome, DayOutcome, log_checks, report, tried_again
+from shop_pipeline.assets.references import code_references
 from shop_pipeline.core import gates, ledger, quarantine
 from shop_pipeline.core.changes import Changes
 from shop_pipeline.core.contract import Contract
@@ -140,6 +141,7 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
                 metadata={
                     "dagster/column_schema": column_schema(contract),
                     "dagster/table_name": contract.sql_name,
+                    **code_references(contract, loads=DailyLoad.load),
                 },
             )
         ],
@@ -181,7 +183,7 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
         context.log_event(
             dg.AssetObservation(ledger.TABLE, metadata={"dagster/row_count": daily.ledger.row_count(), "days": len(keys)})
         )
-        outcomes = [_outcome(daily, result) for result in results]
+        outcomes = [_outcome(daily, result, run_id) for result in results]
         if append and all(result.status is Status.APPENDED for result in results):
             # Nothing is materialized and nothing failed: the run shows a warning, the check says what is the matter.
             context.log.warning(f"{', '.join(keys)}: appended, not verified; load the day again without append to mend it")
@@ -208,7 +210,7 @@ def recheck_job(name: str, feed: Feed) -> dg.JobDefinition:
             results = daily.check([context.partition_key], run_id=context.run_id, clock=clock.now)
         _say(context.log, daily, results)
         for result in results:
-            log_checks(context, feed.asset, _outcome(daily, result))
+            log_checks(context, feed.asset, _outcome(daily, result, context.run_id))
             if not result.ok:
                 raise dg.Failure(_check_text(result), allow_retries=False)
 
@@ -281,8 +283,9 @@ def _say(log: dg.DagsterLogManager, daily: DailyLoad, results: Sequence[DayResul
             PROGRESS.warning("warning: %s", warning)
 
 
-def _outcome(daily: DailyLoad, result: DayResult) -> DayOutcome:
+def _outcome(daily: DailyLoad, result: DayResult, run_id: str) -> DayOutcome:
     seen = result.comparison
+    aside = dg.AssetKey(quarantine.table_of(daily.contract).split("/"))
     # In the order in which the UI shows it: first what a person looks for.
     metadata: dict[str, Any] = {
         "verdict": result.status.value,
@@ -313,7 +316,12 @@ def _outcome(daily: DailyLoad, result: DayResult) -> DayOutcome:
             "quarantined": result.quarantined,
             "flagged": result.flagged,
         }
-    metadata |= {"source": result.source_name, "duration_s": round(result.duration, 3)}
+    metadata |= {
+        "source": _source(result),
+        "quarantine": dg.MetadataValue.asset(aside),
+        "run": dg.MetadataValue.dagster_run(run_id),
+        "duration_s": round(result.duration, 3),
+    }
     if result.version is not None:
         metadata |= {"delta_version": result.version, "commit_retries": result.retries}
     metadata["dagster/uri"] = daily.lake.table_uri(daily.table)
@@ -321,6 +329,12 @@ def _outcome(daily: DailyLoad, result: DayResult) -> DayOutcome:
     checks = [CheckOutcome(CHECK, result.ok, True, sentence, metadata)]
     checks += [CheckOutcome(each.name, each.passed, each.fatal, each.sentence, dict(each.metadata)) for each in result.checks]
     return DayOutcome(result.key, result.ok, sentence, metadata, result.retriable, tuple(checks))
+
+
+def _source(result: DayResult) -> dg.MetadataValue[str] | str:
+    """Where the day came from; of a file its path, which can be copied with a click."""
+    seen = result.comparison
+    return dg.MetadataValue.path(result.source_name) if seen is not None and seen.noun == "file" else result.source_name
 
 
 def _of_changes(changes: Changes) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import dagster as dg
 
 from shop_pipeline.assets.daily_load import Feed, failing_in_a_sentence
 from shop_pipeline.assets.day_events import CheckOutcome, DayOutcome, report, tried_again
+from shop_pipeline.assets.references import code_references
 from shop_pipeline.core.lake import Lake
 from shop_pipeline.resources import ClockResource, LakeResource, SparkResource
 
@@ -20,8 +21,9 @@ Making = Callable[[SparkResource, Lake, ClockResource, Sequence[str], str], Resu
 class Made:
     """What makes such an asset.
 
-    `checks`: (name, description), all blocking; those of `of_table` have one result a run, the others one a day.
-    `days_per_run`: another number than upstream's, or the daemon does not launch the asset for the good days by itself.
+    `lineage`: of each column the upstream's columns that it is made of. `checks`: (name, description), all blocking; those of
+    `of_table` have one result a run, the others one a day. `days_per_run`: another number than upstream's, or the daemon does
+    not launch the asset for the good days by itself.
     """
 
     feed: Feed
@@ -29,6 +31,7 @@ class Made:
     upstream: dg.AssetKey
     description: str
     columns: Sequence[dg.TableColumn]
+    lineage: Mapping[str, Sequence[str]]
     checks: Mapping[str, str]
     of_table: Sequence[str]
     days_per_run: int
@@ -39,6 +42,14 @@ class Made:
     def asset(self) -> dg.AssetKey:
         """The asset's key."""
         return dg.AssetKey(self.table.split("/"))
+
+    def _lineage(self) -> dg.TableColumnLineage:
+        return dg.TableColumnLineage(
+            {
+                column: [dg.TableColumnDep(asset_key=self.upstream, column_name=name) for name in names]
+                for column, names in self.lineage.items()
+            }
+        )
 
     def by(self, make: Making) -> dg.AssetsDefinition:
         """The asset, made by this function."""
@@ -54,7 +65,11 @@ class Made:
                     group_name=self.group,
                     owners=list(self.owners),
                     kinds={"spark", "deltalake"},
-                    metadata=table_metadata(self.table, self.columns),
+                    metadata={
+                        **table_metadata(self.table, self.columns),
+                        **code_references(feed.contract, makes=make),
+                        "dagster/column_lineage": self._lineage(),
+                    },
                 )
             ],
             check_specs=feed.check_specs(asset, self.checks, of_table=self.of_table),

@@ -21,6 +21,12 @@ FIGURES = Figures(
     {"orders": "count(*)", "delivered": f"count(*) FILTER (WHERE status = '{per_day.DELIVERED}')"},
 )
 OWNERS = ["team:shop"]
+_COLUMNS = {
+    "order_date": "The business day.",
+    "orders": "How many orders were placed on it.",
+    "delivered": "How many of them are delivered, as far as the database knew when the day was loaded.",
+    "data_as_of": "When the figures were made.",
+}
 
 
 def shopflow_feed(contract: Contract, partitions: dg.DailyPartitionsDefinition, retry_seconds: float | None = None) -> Feed:
@@ -45,7 +51,8 @@ def orders_per_day(feed: Feed) -> dg.AssetsDefinition:
         per_day.TABLE,
         feed.asset,
         f"{per_day.DESCRIPTION} Made of verified days only; a partition is the business date.",
-        [dg.TableColumn(name, kind) for name, kind in per_day.COLUMNS],
+        [dg.TableColumn(name, kind, _COLUMNS[name]) for name, kind in per_day.COLUMNS],
+        lineage={"order_date": ["order_date"], "orders": [feed.contract.key], "delivered": ["status"]},
         checks={},
         of_table=[],
         days_per_run=366,

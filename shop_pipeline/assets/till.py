@@ -22,6 +22,15 @@ _OWN_COLUMNS = {
     "order_date": "The day of the order itself, whichever file brought it.",
     "_source_day": "The day whose file the row came from.",
 }
+_SALES_COLUMNS = {
+    "order_date": "The day on which the orders were taken.",
+    "orders": "How many orders were taken on it.",
+    "revenue": "What they come to.",
+    "average_order": "Revenue by order.",
+    "first_order_at": "When the first of them was taken, by the till's clock.",
+    "last_order_at": "When the last of them was taken, by the till's clock.",
+    "data_as_of": "When the figures were made.",
+}
 
 
 def till_feed(contract: Contract, partitions: dg.DailyPartitionsDefinition) -> Feed:
@@ -55,6 +64,11 @@ def silver_orders(feed: Feed) -> dg.AssetsDefinition:
             dg.TableColumn(name, kind, _OWN_COLUMNS.get(name) or known[name].description)
             for name, kind in silver_changes.columns(feed.contract)
         ],
+        lineage={
+            **{name: [name] for name, _ in silver_changes.columns(feed.contract)},
+            "order_date": [event.name if (event := feed.contract.event_time) else "order_date"],
+            "_source_day": ["order_date"],
+        },
         checks={
             silver.UNIQUE: "No order that a run looked at is in silver more than once.",
             silver.RECONCILES: "Every row of the day is accounted for: in silver, repeated, or older than another day's.",
@@ -95,13 +109,24 @@ def daily_sales(feed: Feed) -> dg.AssetsDefinition:
         gold.TABLE,
         dg.AssetKey(silver.TABLE),
         f"{gold.DESCRIPTION} A run brings up to date every day that silver's changes have touched.",
-        [dg.TableColumn(name, kind) for name, kind in gold.COLUMNS],
+        [dg.TableColumn(name, kind, _SALES_COLUMNS[name]) for name, kind in gold.COLUMNS],
+        lineage=_lineage_of_sales(feed.contract),
         checks={gold.EQUALS_SILVER: "The figures that a run looked at are what a second engine makes of silver."},
         of_table=[gold.EQUALS_SILVER],
         days_per_run=732,
         group=GROUP,
         owners=OWNERS,
     ).by(make)
+
+
+def _lineage_of_sales(contract: Contract) -> dict[str, list[str]]:
+    amount, time = gold.amount_column(contract), contract.event_time
+    return {
+        "order_date": ["order_date"],
+        "orders": [contract.key],
+        **({name: [amount] for name in ("revenue", "average_order")} if amount else {}),
+        **({name: [time.name] for name in ("first_order_at", "last_order_at")} if time else {}),
+    }
 
 
 def tables_beside(feed: Feed) -> list[dg.AssetSpec]:

@@ -105,6 +105,11 @@ def _standard() -> Any:  # noqa: ANN401 - jsonschema's validators have no common
     return jsonschema.validators.validator_for(schema)(schema)
 
 
+@cache
+def _engine() -> duckdb.DuckDBPyConnection:
+    return duck.connect()
+
+
 def _named(message: str) -> str | None:
     """The key that a message of the standard's schema calls unexpected, to point at its line."""
     found = re.search(r"\('([^']*)'", message)
@@ -322,7 +327,7 @@ class _Reader:
             asked = (
                 f"SELECT typeof({to_duckdb(condition or rule.broken)}), {to_duckdb(rule.broken)} FROM (SELECT {', '.join(values)})"
             )
-            ((kind, _),) = duck.connect().execute(asked).fetchall()
+            ((kind, _),) = _engine().execute(asked).fetchall()
         except duckdb.Error as error:
             raise self.document.error(place, f"the rule cannot be run ({str(error).splitlines()[0]})") from None
         if kind != "BOOLEAN":

@@ -4,13 +4,17 @@ A *run date* is the date a run is for, the partition key of the till's assets. A
 the run date minus one for the till, whose file is complete only after midnight, and the key itself for ShopFlow.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
 from shop_pipeline.core.errors import WrongDate
 
 ONE_DAY = timedelta(days=1)
+# How many days one run takes where nobody says: a year, or as many as are not too much to do again when the run is killed.
+DAYS_PER_RUN, BYTES_PER_RUN = 366, 2 * 1024**3
+# The same where it is not known beforehand how big they are.
+DAYS_OF_UNKNOWN_SIZE = 31
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,27 @@ def day_predicate(days: Iterable[date]) -> str:
     if len(ordered) == 1:
         return f"order_date = '{ordered[0]}'"
     return "order_date IN (" + ", ".join(f"'{day}'" for day in ordered) + ")"
+
+
+def in_runs(days: Iterable[date], size: Callable[[date], int | None], days_per_run: int | None = None) -> Iterator[list[date]]:
+    """Days in a row, cut into what one run takes each.
+
+    Args:
+        size: how many bytes a day is to load, as far as that is known.
+        days_per_run: cut by this number alone.
+    """
+    part: list[date] = []
+    total = 0
+    for day in days:
+        known = size(day) if days_per_run is None else 0
+        most = days_per_run or (DAYS_OF_UNKNOWN_SIZE if known is None else DAYS_PER_RUN)
+        if part and (len(part) >= most or total + (known or 0) > BYTES_PER_RUN):
+            yield part
+            part, total = [], 0
+        part.append(day)
+        total += known or 0
+    if part:
+        yield part
 
 
 def contiguous_ranges(dates: Sequence[date]) -> list[tuple[date, date]]:

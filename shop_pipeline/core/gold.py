@@ -44,7 +44,13 @@ DESCRIPTION = "A row is a day's sales: how many orders were taken on it, and wha
 EQUALS_SILVER = "equals_silver"
 EXAMPLES = 5
 
+
 GiveSpark = Callable[[int | None], SparkSession]
+
+
+def amount_column(contract: Contract) -> str | None:
+    """The column that revenue is the sum of: the first decimal one; None where there is none."""
+    return next((column.name for column in contract.columns if column.type.startswith("DECIMAL")), None)
 
 
 @dataclass(frozen=True)
@@ -283,7 +289,7 @@ class _Working:
         """The columns of a row's time and of its amount."""
         contract = self.gold.upstream
         time = contract.event_time
-        amount = next((column.name for column in contract.columns if column.type.startswith("DECIMAL")), None)
+        amount = amount_column(contract)
         if time is None or amount is None:
             raise ShopError(f"{TABLE} needs a time and a decimal amount, and {contract.origin} has not both.")
         return time.name, amount

@@ -29,7 +29,7 @@ def lake(tmp_path: Path) -> Lake:
 
 def replace_day(lake: Lake, day: date, rows: list[Row], **more: list[str]) -> int:
     """Put rows in place of a day's; gives the version."""
-    at = datetime(2026, 9, 1, 12)
+    at = datetime.fromisoformat("2026-09-01T12:00:00")
     columns = {
         "order_id": pa.array([key for key, _, _ in rows], pa.int32()),
         "customer_id": pa.array([customer for _, customer, _ in rows], pa.string()),
@@ -99,6 +99,4 @@ def test_examples_are_few_and_numbers_are_whole(lake: Lake) -> None:
 
 def test_big_days_are_not_compared_row_by_row(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "MOST_ROWS", 5)
-    assert after(lake, [*FIRST, (4, "C04", "40.00")]) == Changes(
-        None, None, None, "3 rows before, 4 now: not compared row by row"
-    )
+    assert after(lake, [*FIRST, (4, "C04", "40.00")]) == Changes(None, None, None, "3 rows before, 4 now: not compared row by row")

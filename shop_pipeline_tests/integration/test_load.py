@@ -79,10 +79,32 @@ def test_a_day_says_everything_about_itself(world: World) -> None:
         assert values["delta_version"] == world.version()
         assert values["verdict"] == "verified"
         assert (values["day"], values["run_date"]) == ("2026-09-01", "2026-09-02")
+        assert (values["changes"], values["rows_added"]) == ("first load", 2)
+        assert (values["run"], values["quarantine"]) == (result.run_id, dg.AssetKey("orders_quarantine"))
     assert evaluation.description is not None
     assert evaluation.description.startswith("ok 2026-09-01: 2 rows")
     assert evaluation.passed
     assert evaluation.blocking
+
+
+def test_a_corrected_day_says_what_changed(world: World) -> None:
+    """Against the load before it, with the rows; a day of the same run that did not change says that."""
+    put_three(world)
+    assert world.run(KEYS).success
+    kept, dropped = rows_of(FIRST, 100, 2)
+    world.put(FIRST, [(kept[0], kept[1], "99.99", kept[3]), (150, *dropped[1:])])
+    result = world.run(KEYS)
+    said = {
+        each.partition: {name: value.value for name, value in each.metadata.items()}
+        for each in result.asset_materializations_for_node("orders_daily")
+    }
+    assert said[KEYS[0]]["changes"] == "+1 -1 ~1 since version 0"
+    assert [said[KEYS[0]][f"rows_{what}"] for what in ("added", "removed", "changed")] == [1, 1, 1]
+    rows = [record.data for record in said[KEYS[0]]["changed_rows"].records]
+    assert [(row[""], row["key"]) for row in rows] == [("+", "150"), ("-", "101"), ("~", "100")]
+    assert rows[2]["values"] == "amount 10.50 → 99.99"
+    assert said[KEYS[1]]["changes"] == "none since version 0"
+    assert "changed_rows" not in said[KEYS[1]]
 
 
 def test_a_range_is_one_commit_and_the_same_rows(world: World, tmp_path: Path) -> None:

@@ -126,6 +126,26 @@ def test_a_bad_day_stops_neither_the_others_nor_what_they_feed(shop: Shop, tmp_p
     assert json.loads(shop("sql", "SELECT count(*) n, sum(orders) o FROM daily_sales", "--json").out) == [{"n": 30, "o": 130}]
 
 
+def test_what_became_of_each_day_as_json(shop: Shop, tmp_path: Path) -> None:
+    """The same statuses and nothing else on standard output; a day's problem is the sentence that people get."""
+    shop("sample")
+    day = {"run_date": "2026-09-02", "day": "2026-09-01", "ok": True, "problem": None}
+    ran = shop("load", "2026-09-02", "--json")
+    assert (ran.status, json.loads(ran.out)) == (0, [day])
+    file = tmp_path / "landing" / "orders" / "2026-09-02.csv"
+    file.write_text(file.read_text().replace("2004,", ",", 1))
+    bad, also = shop("load", "2026-09-03", "--json"), shop("backfill", "2026-09-02", "2026-09-03", "--json")
+    assert (bad.status, also.status) == (1, 1)
+    (refused,) = json.loads(bad.out)
+    assert json.loads(also.out) == [day, refused]
+    assert (refused["day"], refused["ok"]) == ("2026-09-02", False)
+    assert "2026-09-02 was not loaded" in refused["problem"]
+    checked = shop("check", "2026-09-02", "--json")
+    assert (checked.status, json.loads(checked.out)) == (0, [day])
+    dry = shop("backfill", "2026-09-02", "2026-09-02", "--dry-run", "--json")
+    assert json.loads(dry.out) == [{"run_date": "2026-09-02", "day": "2026-09-01"}]
+
+
 def test_dry_run_prints_and_creates_nothing(shop_without_spark: Shop, tmp_path: Path) -> None:
     """B8"""
     ran = shop_without_spark("backfill", "2026-09-02", "2026-09-04", "--dry-run")
