@@ -13,7 +13,7 @@ PORT ?= 3000
 MINUTES ?= 10
 SEED ?= 1
 
-.PHONY: setup month shopflow dev test test-fast test-postgres lint docs bench soak
+.PHONY: setup month shopflow dev test test-fast test-postgres test-browser pictures lint docs bench soak
 
 setup: $(READY)
 
@@ -50,6 +50,15 @@ test-postgres: setup
 	@test -d /usr/lib/postgresql || { echo "test-postgres: there is no /usr/lib/postgresql; install Debian's postgresql" >&2; exit 2; }
 	TEST_POSTGRES_BINARIES=$$(ls -d /usr/lib/postgresql/*/bin | tail -1) $(BIN)/python -m pytest \
 		shop_pipeline_tests/integration/test_shopflow.py -k "counted_and_checked or half_open or judged or read_in_parts or times"
+
+# What people see and click in the web UI, in Debian's Chromium (apt-get install chromium fonts-dejavu-core).
+test-browser: setup
+	@test -x /usr/bin/chromium || { echo "test-browser: there is no /usr/bin/chromium; install Debian's chromium and fonts-dejavu-core" >&2; exit 2; }
+	$(BIN)/python -m pytest --durations=10 shop_pipeline_tests/browser $(PICTURES)
+
+# The same, and the pictures of docs/ui.md are taken anew: look at each before you commit it.
+pictures: PICTURES := --pictures docs/pictures
+pictures: test-browser
 
 # The tests that need no Spark, in seconds.
 test-fast: setup

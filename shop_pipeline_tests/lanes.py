@@ -2,13 +2,14 @@
 
 What runs on Dagster's real daemon mostly waits for its ticks, which come every 30 seconds; meanwhile the others are at work.
 The tests that start commands in processes of their own run in the waiting lane as well.
+Those in a browser need Debian's Chromium and are in neither (`make test-browser`).
 """
 
 import subprocess
 import sys
 import tempfile
 
-WAITING, WORKING = "daemon or apart", "not daemon and not apart"
+WAITING, WORKING = "(daemon or apart) and not browser", "not daemon and not apart and not browser"
 # The slowest tests are named, so that a suite that grows is seen to.
 _SHOWN = "--durations=25"
 

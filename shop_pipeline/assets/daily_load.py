@@ -286,16 +286,29 @@ def _say(log: dg.DagsterLogManager, daily: DailyLoad, results: Sequence[DayResul
 def _outcome(daily: DailyLoad, result: DayResult, run_id: str) -> DayOutcome:
     seen = result.comparison
     aside = dg.AssetKey(quarantine.table_of(daily.contract).split("/"))
+    # In the order in which the UI shows it: first what a person looks for.
     metadata: dict[str, Any] = {
         "verdict": result.status.value,
         "day": result.day.isoformat(),
         daily.rule.key_name.replace(" ", "_"): result.key,
-        "source": _source(result),
-        "duration_s": round(result.duration, 3),
-        "dagster/uri": daily.lake.table_uri(daily.table),
-        "quarantine": dg.MetadataValue.asset(aside),
-        "run": dg.MetadataValue.dagster_run(run_id),
     }
+    if not result.ok:
+        metadata["problem"] = result.sentence
+    if result.warnings:
+        metadata["warning"] = "\n".join(result.warnings)
+    if result.changes is not None:
+        metadata |= _of_changes(result.changes)
+    if result.broken:
+        metadata["violations"] = dg.MetadataValue.table(
+            [dg.TableRecord({"rule": rule.name, "action": rule.action.value, "rows": rows}) for rule, rows in result.broken]
+        )
+    if seen is not None:
+        metadata |= {
+            "dagster/partition_row_count": seen.table_rows,
+            "fingerprint": seen.fingerprint,
+            "missing": seen.missing,
+            "rows_in_all_days": result.table_rows,
+        }
     if result.log_line is not None:
         metadata |= {
             "rows_in_source": result.records,
@@ -303,25 +316,15 @@ def _outcome(daily: DailyLoad, result: DayResult, run_id: str) -> DayOutcome:
             "quarantined": result.quarantined,
             "flagged": result.flagged,
         }
-    if seen is not None:
-        metadata |= {
-            "dagster/partition_row_count": seen.table_rows,
-            "missing": seen.missing,
-            "rows_in_all_days": result.table_rows,
-            "fingerprint": seen.fingerprint,
-        }
+    metadata |= {
+        "source": _source(result),
+        "quarantine": dg.MetadataValue.asset(aside),
+        "run": dg.MetadataValue.dagster_run(run_id),
+        "duration_s": round(result.duration, 3),
+    }
     if result.version is not None:
         metadata |= {"delta_version": result.version, "commit_retries": result.retries}
-    if result.changes is not None:
-        metadata |= _of_changes(result.changes)
-    if result.broken:
-        metadata["violations"] = dg.MetadataValue.table(
-            [dg.TableRecord({"rule": rule.name, "action": rule.action.value, "rows": rows}) for rule, rows in result.broken]
-        )
-    if result.warnings:
-        metadata["warning"] = "\n".join(result.warnings)
-    if not result.ok:
-        metadata["problem"] = result.sentence
+    metadata["dagster/uri"] = daily.lake.table_uri(daily.table)
     sentence = _check_text(result)
     checks = [CheckOutcome(CHECK, result.ok, True, sentence, metadata)]
     checks += [CheckOutcome(each.name, each.passed, each.fatal, each.sentence, dict(each.metadata)) for each in result.checks]
@@ -336,11 +339,12 @@ def _source(result: DayResult) -> dg.MetadataValue[str] | str:
 
 def _of_changes(changes: Changes) -> dict[str, Any]:
     """What a load changed in a day, as metadata; the numbers only where they are known."""
-    numbers = {"rows_added": changes.added, "rows_removed": changes.removed, "rows_changed": changes.changed}
-    shown: dict[str, Any] = {"changes": changes.text, **{name: number for name, number in numbers.items() if number is not None}}
+    shown: dict[str, Any] = {"changes": changes.text}
     if changes.examples:
         records = [dg.TableRecord({"": each.what, "key": each.key, "values": each.values}) for each in changes.examples]
         shown["changed_rows"] = dg.MetadataValue.table(records)
+    numbers = {"rows_added": changes.added, "rows_removed": changes.removed, "rows_changed": changes.changed}
+    shown |= {name: number for name, number in numbers.items() if number is not None}
     return shown
 
 
