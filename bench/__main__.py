@@ -256,12 +256,17 @@ def peak(command: list[str], folder: Path, **settings: str) -> float:
         whole = psutil.Process(process.pid)
         while process.poll() is None:
             with contextlib.suppress(psutil.Error):
-                most = max(most, sum(each.memory_full_info().pss for each in [whole, *whole.children(recursive=True)]))
+                most = max(most, sum(each.memory_full_info().pss for each in [whole, *_started(whole)]))
             time.sleep(0.2)
         if process.returncode != 0:
             said.seek(0)
             sys.exit(f"{' '.join(command)} failed:\n{said.read()[-3000:]}")
     return most / 1e6
+
+
+def _started(process: psutil.Process) -> list[psutil.Process]:
+    """What a process has started: not its copy for the moment until that is another program."""
+    return [each for each in process.children(recursive=True) if each.cmdline() != process.cmdline()]
 
 
 def nothing(_: Path) -> None:
