@@ -255,8 +255,7 @@ def peak(command: list[str], folder: Path, **settings: str) -> float:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said)
         whole = psutil.Process(process.pid)
         while process.poll() is None:
-            with contextlib.suppress(psutil.Error):
-                most = max(most, sum(each.memory_full_info().pss for each in [whole, *_started(whole)]))
+            most = max(most, sum(map(_memory, [whole, *_started(whole)])))
             time.sleep(0.2)
         if process.returncode != 0:
             said.seek(0)
@@ -266,7 +265,23 @@ def peak(command: list[str], folder: Path, **settings: str) -> float:
 
 def _started(process: psutil.Process) -> list[psutil.Process]:
     """What a process has started: not its copy for the moment until that is another program."""
-    return [each for each in process.children(recursive=True) if each.cmdline() != process.cmdline()]
+    with contextlib.suppress(psutil.Error):
+        own = process.cmdline()
+        return [each for each in process.children(recursive=True) if _command(each) != own]
+    return []
+
+
+def _command(process: psutil.Process) -> list[str]:
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+def _memory(process: psutil.Process) -> int:
+    """The memory of a process, of what it shares its part; none when it has just ended."""
+    with contextlib.suppress(psutil.Error):
+        return int(process.memory_full_info().pss)
+    return 0
 
 
 def nothing(_: Path) -> None:
