@@ -197,7 +197,7 @@ def backfill(
     keys = shop.not_busy(shop.chosen(mode, keys))
     if dry_run:
         if as_json:
-            _print_rows([shop.key_column, "day"], [(key, shop.rule.day(key)) for key in keys], as_json)
+            _print_rows([shop.rule.key_column, "day"], [(key, shop.rule.day(key)) for key in keys], as_json)
             return
         for key in keys:
             print(f"run {key} loads {shop.rule.day(key)}")
@@ -358,7 +358,18 @@ def report(
     except NothingToReport as error:
         raise WrongUsage(f"{error}, for instance `{shop.command_for(days)}`.") from None
     if target is None:
-        columns = [shop.key_column, "day", "status", *made.columns, "counted", "set_aside", "data_as_of", "reason", "note", "next"]
+        columns = [
+            shop.rule.key_column,
+            "day",
+            "status",
+            *made.columns,
+            "counted",
+            "set_aside",
+            "data_as_of",
+            "reason",
+            "note",
+            "next",
+        ]
         rows = [
             [
                 *(day.key, day.day, day.status.value),
@@ -557,15 +568,10 @@ class _Shop:
         self.table = self.pipeline.feed.contract.sql_name
         self.lake = definitions.lake.lake()
 
-    @property
-    def key_column(self) -> str:
-        """What --json calls the partition key."""
-        return self.rule.key_name.replace(" ", "_")
-
     def print_days(self, problems: Mapping[str, str | None]) -> None:
         """What became of these keys, as JSON."""
         rows = [(key, self.rule.day(key), problem is None, problem) for key, problem in problems.items()]
-        _print_rows([self.key_column, "day", "ok", "problem"], rows, as_json=True)
+        _print_rows([self.rule.key_column, "day", "ok", "problem"], rows, as_json=True)
 
     @property
     def runs(self) -> "LocalRuns":
@@ -737,15 +743,11 @@ def _lake(settings: "Settings") -> "Lake":
 
 
 def _days_and_rows(lake: "Lake", name: str) -> tuple[int, int]:
-    from shop_pipeline.core.lake import data_files
+    from shop_pipeline.core.lake import data_files, rows_by_day
 
     table = lake.open(name)
-    if table is None:
-        return 0, 0
-    files = [
-        (day, rows or 0) for day, rows in zip(*(data_files(table)[c].to_pylist() for c in ("order_date", "rows")), strict=True)
-    ]
-    return len({day for day, rows in files if rows}), sum(rows for _, rows in files)
+    rows = {} if table is None else rows_by_day(data_files(table))
+    return sum(1 for count in rows.values() if count), sum(rows.values())
 
 
 def _show_progress() -> None:

@@ -321,6 +321,12 @@ def clean_environment(**extra: str) -> dict[str, str]:
     return kept | extra
 
 
+def environment_in(folder: Path, **extra: str) -> dict[str, str]:
+    """The same, with everything in one folder, whatever folder a command is called in."""
+    places = {"SHOP_LANDING": folder / "landing", "SHOP_LAKE": folder / "lake", "DAGSTER_HOME": folder / "dagster_home"}
+    return clean_environment(**{name: str(place) for name, place in places.items()}, **extra)
+
+
 def wait_until(what: str, holds: Callable[[], object], timeout: float = 120, pause: float = 0.2) -> Any:  # noqa: ANN401
     """What `holds` returns, as soon as that is true."""
     end = time.monotonic() + timeout

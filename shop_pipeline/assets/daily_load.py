@@ -290,7 +290,7 @@ def _outcome(daily: DailyLoad, result: DayResult, run_id: str) -> DayOutcome:
     metadata: dict[str, Any] = {
         "verdict": result.status.value,
         "day": result.day.isoformat(),
-        daily.rule.key_name.replace(" ", "_"): result.key,
+        daily.rule.key_column: result.key,
     }
     if not result.ok:
         metadata["problem"] = result.sentence

@@ -9,6 +9,7 @@ import dagster as dg
 from shop_pipeline.assets.daily_load import Feed, failing_in_a_sentence
 from shop_pipeline.assets.day_events import CheckOutcome, DayOutcome, report, tried_again
 from shop_pipeline.assets.references import code_references
+from shop_pipeline.core.days import KeyRule
 from shop_pipeline.core.lake import Lake
 from shop_pipeline.resources import ClockResource, LakeResource, SparkResource
 
@@ -96,7 +97,6 @@ def table_metadata(table: str, columns: Sequence[dg.TableColumn]) -> dict[str, A
     return {"dagster/column_schema": dg.TableSchema(columns=list(columns)), "dagster/table_name": table.replace("/", ".")}
 
 
-def about(lake: Lake, table: str, key_name: str, key: str, day: object, verdict: str) -> dict[str, Any]:
+def about(lake: Lake, table: str, rule: KeyRule, key: str, day: object, verdict: str) -> dict[str, Any]:
     """The metadata that every day of such an asset has."""
-    named = key_name.replace(" ", "_")
-    return {"verdict": verdict, "day": str(day), named: key, "dagster/uri": lake.table_uri(table)}
+    return {"verdict": verdict, "day": str(day), rule.key_column: key, "dagster/uri": lake.table_uri(table)}

@@ -63,7 +63,7 @@ def orders_per_day(feed: Feed) -> dg.AssetsDefinition:
 
 def _outcome(lake: Lake, feed: Feed, day: per_day.CountedDay) -> DayOutcome:
     verdict = "made of a verified day" if day.ok else "not made"
-    metadata: dict[str, Any] = about(lake, per_day.TABLE, feed.rule.key_name, day.key, day.day, verdict)
+    metadata: dict[str, Any] = about(lake, per_day.TABLE, feed.rule, day.key, day.day, verdict)
     if day.version is not None:
         orders, delivered = day.counts or (0, 0)
         metadata |= {

@@ -151,7 +151,7 @@ def tables_beside(feed: Feed) -> list[dg.AssetSpec]:
 
 def _of_merge(lake: Lake, merged: silver.MergedDay, late: dict[int, int]) -> DayOutcome:
     verdict = "merged" if merged.ok else "not merged"
-    metadata: dict[str, Any] = about(lake, silver.TABLE, RUN_DATE.key_name, merged.key, merged.day, verdict)
+    metadata: dict[str, Any] = about(lake, silver.TABLE, RUN_DATE, merged.key, merged.day, verdict)
     account = merged.account
     checks = []
     if account is not None:
@@ -186,7 +186,7 @@ def _of_merge(lake: Lake, merged: silver.MergedDay, late: dict[int, int]) -> Day
 
 def _of_figures(lake: Lake, made: gold.FiguresOfDay) -> DayOutcome:
     metadata: dict[str, Any] = about(
-        lake, gold.TABLE, RUN_DATE.key_name, made.key, made.day, "made of a verified day" if made.ok else "not made"
+        lake, gold.TABLE, RUN_DATE, made.key, made.day, "made of a verified day" if made.ok else "not made"
     )
     if made.checked:
         metadata |= {

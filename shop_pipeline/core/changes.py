@@ -1,6 +1,6 @@
 """What is different between two states of a day: rows that are only in one, and rows of one key with other values."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -12,7 +12,7 @@ from shop_pipeline.core import duck
 from shop_pipeline.core.batch import extras, row_hash
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.duck import identifier
-from shop_pipeline.core.lake import Lake, files_of_days, view
+from shop_pipeline.core.lake import Lake, files_of_days, rows_by_day, view
 
 # How many rows of each kind are shown.
 EXAMPLES = 5
@@ -58,7 +58,7 @@ def of_load(lake: Lake, contract: Contract, version: int, days: Sequence[date], 
     # A first load has nothing to be compared with, and may be big: how many rows it has is in the table's log.
     again = [day for day in days if day in facts]
     facts_now = _facts(con, contract, after, again, new, "after") if again else {}
-    first = _rows(after, set(days) - set(again))
+    first = rows_by_day(files_of_days(after, set(days) - set(again)))
     found, differing = {}, []
     for day in days:
         then, now = facts.get(day, (0, 0)), facts_now.get(day, (0, 0))
@@ -72,15 +72,6 @@ def of_load(lake: Lake, contract: Contract, version: int, days: Sequence[date], 
             differing.append(day)
     if differing:
         found |= _compared(con, contract, new, differing, version - 1)
-    return found
-
-
-def _rows(table: DeltaTable, days: Set[date]) -> dict[date, int]:
-    """How many rows a table's version has of days, by its log."""
-    files = files_of_days(table, days)
-    found: dict[date, int] = {}
-    for day, rows in zip(files["order_date"].to_pylist(), files["rows"].to_pylist(), strict=True):
-        found[day] = found.get(day, 0) + (rows or 0)
     return found
 
 

@@ -25,6 +25,11 @@ class KeyRule:
     lag_days: int
     key_name: str
 
+    @property
+    def key_column(self) -> str:
+        """What metadata and --json call the key."""
+        return self.key_name.replace(" ", "_")
+
     def day(self, key: str) -> date:
         """The day that the run for `key` loads."""
         return date.fromisoformat(key) - timedelta(days=self.lag_days)

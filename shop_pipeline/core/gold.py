@@ -44,7 +44,6 @@ DESCRIPTION = "A row is a day's sales: how many orders were taken on it, and wha
 EQUALS_SILVER = "equals_silver"
 EXAMPLES = 5
 
-
 GiveSpark = Callable[[int | None], SparkSession]
 
 

@@ -218,6 +218,14 @@ def files_that_may_hold(table: DeltaTable, *within: tuple[str, Sequence[tuple[An
     return files.filter(pa.array(keep, pa.bool_()))
 
 
+def rows_by_day(files: pa.Table) -> dict[date, int]:
+    """How many rows data files have of each of their days, from the log's statistics alone."""
+    found: dict[date, int] = {}
+    for day, rows in zip(files["order_date"].to_pylist(), files["rows"].to_pylist(), strict=True):
+        found[day] = found.get(day, 0) + (rows or 0)
+    return found
+
+
 def row_count(table: DeltaTable) -> int:
     """How many rows a table's version has, from the log's statistics alone."""
     return sum(rows or 0 for rows in data_files(table)["rows"].to_pylist())

@@ -9,7 +9,7 @@ from playwright.sync_api import sync_playwright
 
 from shop_pipeline.core.sample import write_september
 from shop_pipeline_tests.browser.pages import CHROMIUM, FLAGS, VIEWPORT, Pages
-from shop_pipeline_tests.conftest import clean_environment
+from shop_pipeline_tests.conftest import environment_in
 from shop_pipeline_tests.servers import ConnectServer, DagsterDev
 
 
@@ -26,10 +26,8 @@ def dev(connect_server: ConnectServer) -> Iterator[DagsterDev]:
         write_september(folder / "landing", force=False)
         server = DagsterDev(folder)
         server.start(
-            clean_environment(
-                SHOP_LANDING=str(folder / "landing"),
-                SHOP_LAKE=str(folder / "lake"),
-                DAGSTER_HOME=str(folder / "dagster_home"),
+            environment_in(
+                folder,
                 SHOP_SPARK_REMOTE=connect_server.url,
             )
         )

@@ -12,7 +12,7 @@ import pytest
 from shop_pipeline.assets.follow_up import FOLLOWS
 from shop_pipeline.core.sample import write_september
 from shop_pipeline.resources import SparkResource
-from shop_pipeline_tests.conftest import RANGE, World, clean_environment, wait_until
+from shop_pipeline_tests.conftest import RANGE, World, environment_in, wait_until
 from shop_pipeline_tests.servers import ConnectServer, DagsterDev, Receiver
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.daemon]
@@ -75,10 +75,8 @@ def dev(tmp_path_factory: pytest.TempPathFactory, connect_server: ConnectServer,
     file.write_bytes(file.read_bytes().replace(b"\r\n2", b"\r\nx2", 1))
     server = DagsterDev(folder)
     server.start(
-        clean_environment(
-            SHOP_LANDING=str(folder / "landing"),
-            SHOP_LAKE=str(folder / "lake"),
-            DAGSTER_HOME=str(folder / "dagster_home"),
+        environment_in(
+            folder,
             SHOP_SPARK_REMOTE=connect_server.url,
             SHOP_ALERT_URLS=receiver.url,
         )

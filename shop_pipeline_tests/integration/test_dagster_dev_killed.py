@@ -12,7 +12,7 @@ import pytest
 
 from shop_pipeline.core.ledger import STARTED
 from shop_pipeline.resources import SparkResource
-from shop_pipeline_tests.conftest import TALLY, World, clean_environment, run_date, wait_until
+from shop_pipeline_tests.conftest import TALLY, World, environment_in, run_date, wait_until
 from shop_pipeline_tests.fire import assert_nothing_lost, count_commits, fingerprint, in_files, in_table, month, put
 from shop_pipeline_tests.integration.test_dagster_dev import asset, finish, finish_run, launch_backfill
 from shop_pipeline_tests.integration.test_lets_no_one_in import LOOPBACK, listening
@@ -39,10 +39,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, connect_server: ConnectServ
 
 def start(server: DagsterDev, connect_server: ConnectServer) -> None:
     server.start(
-        clean_environment(
-            SHOP_LANDING=str(server.folder / "landing"),
-            SHOP_LAKE=str(server.folder / "lake"),
-            DAGSTER_HOME=str(server.folder / "dagster_home"),
+        environment_in(
+            server.folder,
             SHOP_SPARK_REMOTE=connect_server.url,
         )
     )
