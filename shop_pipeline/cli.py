@@ -677,8 +677,11 @@ class _Shop:
 
     def prepare_spark(self, keys: Sequence[str]) -> None:
         """The same, for a load of these keys; raises NoExecutors when a cluster has nothing to spare for it."""
+        from shop_pipeline.core.delta_writes import read_ahead
+
         self.check_source()
-        self._definitions.spark.prepare(self.pipeline.source.size([self.rule.day(key) for key in keys]))
+        days, table = [self.rule.day(key) for key in keys], self.pipeline.feed.contract.table
+        self._definitions.spark.prepare(self.pipeline.source.size(days), read_ahead(self.lake, table, days))
 
 
 def _states(days: "Sequence[PlannedDay]") -> str:

@@ -4,8 +4,12 @@ Run configuration changes none of it: whoever starts a run chooses days, not fol
 """
 
 import sys
+from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
+from threading import Thread
 from typing import cast
 
 import dagster as dg
@@ -43,6 +47,7 @@ class SparkResource(LazyPySparkResource):
     _checked: bool = PrivateAttr(default=False)
     _remote: str | None = PrivateAttr(default=None)
     _had_remote: bool = PrivateAttr(default=False)
+    _beginning: Future[SparkSession] | None = PrivateAttr(default=None)
 
     def check_machine(self) -> None:
         """Make sure that Spark can be had.
@@ -67,18 +72,25 @@ class SparkResource(LazyPySparkResource):
             check_machine(remote=None, master=self._master)
         self._checked = True
 
-    def prepare(self, source_bytes: int | None = None) -> None:
+    def prepare(self, source_bytes: int | None = None, first: Callable[[SparkSession], None] = lambda _: None) -> None:
         """Make sure that a load of so many bytes can begin, before anything of it is written.
 
         On a cluster the session is started: by nothing less is it known that the cluster takes it in and has workers to spare.
+        On a server, where that starts no JVM, one is begun beside whatever comes next.
+
+        Args:
+            first: what a session that is begun does first, also beside that; it raises nothing.
 
         Raises:
             SettingError, EngineLost: as `check_machine`.
             NoExecutors: the cluster has nothing to spare.
         """
         self.check_machine()
-        if self._remote is None and is_cluster(self._master):
-            self.session(source_bytes)
+        if self._remote is None:
+            if is_cluster(self._master):
+                self.session(source_bytes)
+        elif self._spark_session is None and self._beginning is None:
+            self._beginning = self._begin(source_bytes, first)
 
     def session(self, source_bytes: int | None = None) -> SparkSession:
         """The session, started on first use with what suits a load of so many bytes.
@@ -86,6 +98,9 @@ class SparkResource(LazyPySparkResource):
         Raises:
             SettingError: as `check_machine`.
         """
+        if self._beginning is not None:
+            begun, self._beginning = self._beginning, None
+            self._spark_session = begun.result()
         if self._remote is not None:
             if self._spark_session is not None and not is_alive(self._spark_session):
                 # The server went away since: it, or the one that was started in its place, gives another.
@@ -97,6 +112,23 @@ class SparkResource(LazyPySparkResource):
             self._spark_session = self._new(source_bytes)
         session: SparkSession = self._spark_session
         return session
+
+    def _begin(self, source_bytes: int | None, first: Callable[[SparkSession], None]) -> Future[SparkSession]:
+        begun: Future[SparkSession] = Future()
+
+        def begin() -> None:
+            try:
+                session = self._new(source_bytes)
+            except BaseException as error:
+                # Whoever asks for the session gets it.
+                begun.set_exception(error)
+            else:
+                begun.set_result(session)
+                first(session)
+
+        # Not in a pool, whose threads the end of the process would wait for.
+        Thread(target=begin, daemon=True).start()
+        return begun
 
     def _new(self, source_bytes: int | None) -> SparkSession:
         if self._remote is None:
@@ -243,4 +275,10 @@ def _fixed(value: object) -> dg.ResourceDefinition:
 
 
 def _open(url: str, version: int | None) -> DeltaTable:
-    return DeltaTableResource(url=url, storage_options=LocalConfig(), version=version).load()
+    return _table(url, version).load()
+
+
+@lru_cache(maxsize=64)
+def _table(url: str, version: int | None) -> DeltaTableResource:
+    # To make one, Dagster looks over the configuration of its class: longer than to open the table.
+    return DeltaTableResource(url=url, storage_options=LocalConfig(), version=version)

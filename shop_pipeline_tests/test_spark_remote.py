@@ -2,9 +2,12 @@
 
 import socket
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from shop_pipeline.core import spark
 from shop_pipeline.core.errors import EngineLost, SettingError
@@ -66,6 +69,29 @@ def test_a_server_that_hangs_is_told_of_and_not_waited_for(tmp_path: Path, capfd
     assert "secret" not in str(caught.value)
 
 
+def test_a_server_that_answers_is_taken_whatever_it_answers(tmp_path: Path) -> None:
+    serving = grpc.server(ThreadPoolExecutor(1))
+    port = serving.add_insecure_port("127.0.0.1:0")
+    serving.start()
+    resource(tmp_path, f"sc://127.0.0.1:{port}").check_machine()
+    serving.stop(None).wait()
+
+
+def test_what_a_session_of_a_server_meets_reaches_whoever_asks_for_it(tmp_path: Path) -> None:
+    """It is begun beside other work, where nobody would hear of an error."""
+    serving = grpc.server(ThreadPoolExecutor(1))
+    url = f"sc://127.0.0.1:{serving.add_insecure_port('127.0.0.1:0')}"
+    serving.start()
+    spark_of_a_run, first = resource(tmp_path, url), list[object]()
+    spark_of_a_run.prepare(None, first.append)
+    with pytest.raises(SparkConnectGrpcException, match="UNIMPLEMENTED"):
+        spark_of_a_run.session()
+    serving.stop(None).wait()
+    with pytest.raises(EngineLost, match="No Spark Connect server answers"):
+        spark_of_a_run.session()
+    assert first == []
+
+
 def test_a_named_server_that_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     url = f"sc://127.0.0.1:{free_port()}/;token=secret"
     with pytest.raises(SettingError, match="No Spark Connect server answers"):
@@ -88,8 +114,6 @@ def test_a_server_that_was_there_is_awaited_by_the_next_try(tmp_path: Path) -> N
 
 
 def test_a_lost_server_is_told_from_other_errors() -> None:
-    from pyspark.errors.exceptions.connect import SparkConnectGrpcException
-
     outer = RuntimeError("while it wrote")
     outer.__cause__ = SparkConnectGrpcException("<_MultiThreadedRendezvous: status = StatusCode.UNAVAILABLE>")
     problem = lost(outer)

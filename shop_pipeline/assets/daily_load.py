@@ -17,6 +17,7 @@ from shop_pipeline.core import gates, ledger, quarantine
 from shop_pipeline.core.changes import Changes
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
+from shop_pipeline.core.delta_writes import read_ahead
 from shop_pipeline.core.errors import ShopError
 from shop_pipeline.core.fault_points import Point, reached
 from shop_pipeline.core.load import DailyLoad
@@ -174,7 +175,8 @@ def daily_load(feed: Feed, *, group: str, owners: Sequence[str], days_per_run: i
 
         with failing_in_a_sentence():
             if loading:
-                spark.prepare(daily.source.size([rule.day(key) for key in keys]))
+                days = [rule.day(key) for key in keys]
+                spark.prepare(daily.source.size(days), read_ahead(daily.lake, daily.table, days))
                 results = daily.load(spark.session, keys, run_id=run_id, clock=clock.now, append=append, progress=tell)
             else:
                 results = daily.check(keys, run_id=run_id, clock=clock.now)

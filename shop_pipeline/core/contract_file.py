@@ -107,7 +107,7 @@ def _standard() -> Any:  # noqa: ANN401 - jsonschema's validators have no common
 
 @cache
 def _engine() -> duckdb.DuckDBPyConnection:
-    return duck.connect()
+    return duck.small()
 
 
 def _named(message: str) -> str | None:

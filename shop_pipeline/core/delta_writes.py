@@ -4,6 +4,7 @@ import re
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -39,6 +40,20 @@ class Commit:
     version: int
     retries: int = 0
     read_version: int | None = None
+
+
+def read_ahead(lake: Lake, table: str, days: Sequence[date]) -> Callable[[SparkSession], None]:
+    """What has a session look which files have rows of these days: Delta keeps the answer, which their replacement begins with.
+
+    It may fail: what is wrong is wrong for the replacement too, which says so.
+    """
+
+    def look(session: SparkSession) -> None:
+        with suppress(Exception):
+            if lake.open(table) is not None:
+                session.read.format("delta").load(lake.table_uri(table)).where(day_predicate(days)).inputFiles()
+
+    return look
 
 
 class NotAccepted(Exception):

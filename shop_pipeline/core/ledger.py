@@ -152,7 +152,7 @@ class Ledger:
         log = self.lake.open(TABLE)
         if log is None:
             return []
-        con = duck.connect()
+        con = duck.small()
         view(con, "run_log", log)
         there = {each.name for each in log.schema().fields}
         names = ", ".join(name if name in there else f"NULL AS {name}" for name in (field.name for field in fields(Entry)))
@@ -170,7 +170,7 @@ class Ledger:
         log = self.lake.open(TABLE)
         if log is None or "upstream_version" not in {each.name for each in log.schema().fields}:
             return {}
-        con = duck.connect()
+        con = duck.small()
         view(con, "run_log", log)
         return dict(
             con.execute(

@@ -131,7 +131,7 @@ def counts(lake: Lake, contract: Contract, days: Sequence[date]) -> dict[date, i
     # Most days have none, and need no engine to say so.
     if opened is None or files is None or files.num_rows == 0:
         return {}
-    con = duck.connect()
+    con = duck.small()
     view(con, "quarantine", opened, files=files)
     return dict(con.execute("SELECT order_date, count(DISTINCT record_number) FROM quarantine GROUP BY order_date").fetchall())
 
@@ -156,7 +156,7 @@ def held(lake: Lake, contract: Contract, days: Sequence[date] | None = None) -> 
     found: dict[date, list[Held]] = {}
     if opened is None:
         return found
-    con = duck.connect()
+    con = duck.small()
     view(con, "quarantine", opened, days)
     rows = con.execute(
         'SELECT order_date, run_date, record_number, raw_text, "column", value, reason, source_file FROM quarantine '
@@ -182,7 +182,7 @@ def by_rule(lake: Lake, contract: Contract, days: Sequence[date], examples: int 
     opened = lake.open(table_of(contract))
     if opened is None:
         return []
-    con = duck.connect()
+    con = duck.small()
     view(con, "quarantine", opened, days)
     rows = con.execute(
         f"""

@@ -43,6 +43,7 @@ SPLIT_BYTES = 64 * 1024 * 1024
 CONNECT_PORT = 15002
 # A server that lives answers within milliseconds, even one at work; a pause of its memory management takes seconds.
 CONNECT_SECONDS = 10
+_ASKED = "/spark.connect.SparkConnectService/DoYouAnswer"
 
 # In force for every statement that loads a day, whatever the session or the cluster says by default.
 SESSION_SETTINGS = {
@@ -154,7 +155,7 @@ def check_machine(*, remote: str | None, master: str = "local[*]", jars: Path | 
 def check_server(remote: str) -> None:
     """Raises SettingError when no Spark Connect server answers at an address (`sc://host:port`).
 
-    A port that is open says nothing: a server that hangs has one too.
+    A port that is open says nothing: a server that hangs has one too. So it is asked for something, which no server knows.
     """
     import grpc
     from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -163,12 +164,13 @@ def check_server(remote: str) -> None:
     host, port = address.hostname or "localhost", address.port or CONNECT_PORT
     try:
         with closing(DefaultChannelBuilder(remote).toChannel()) as channel:
-            grpc.channel_ready_future(channel).result(timeout=CONNECT_SECONDS)
-    except grpc.FutureTimeoutError:
-        raise SettingError(
-            f"No Spark Connect server answers at {host}:{port} (SHOP_SPARK_REMOTE) within {CONNECT_SECONDS} s: "
-            "start it, or unset SHOP_SPARK_REMOTE to run Spark on this machine."
-        ) from None
+            channel.unary_unary(_ASKED)(b"", timeout=CONNECT_SECONDS, wait_for_ready=True)
+    except grpc.RpcError as answer:
+        if answer.code() in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
+            raise SettingError(
+                f"No Spark Connect server answers at {host}:{port} (SHOP_SPARK_REMOTE) within {CONNECT_SECONDS} s: "
+                "start it, or unset SHOP_SPARK_REMOTE to run Spark on this machine."
+            ) from None
     except PySparkException as error:
         # Not with the address itself: it may have a token in it.
         raise SettingError(
