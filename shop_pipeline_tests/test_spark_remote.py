@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from shop_pipeline.core import spark
@@ -84,7 +85,7 @@ def test_what_a_session_of_a_server_meets_reaches_whoever_asks_for_it(tmp_path: 
     serving.start()
     spark_of_a_run, first = resource(tmp_path, url), list[object]()
     spark_of_a_run.prepare(None, first.append)
-    with pytest.raises(SparkConnectGrpcException, match="UNIMPLEMENTED"):
+    with pytest.raises(PySparkException):
         spark_of_a_run.session()
     serving.stop(None).wait()
     with pytest.raises(EngineLost, match="No Spark Connect server answers"):

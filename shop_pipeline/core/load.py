@@ -432,10 +432,10 @@ class _Loading:
         """Write the days on which Spark reads what DuckDB read; the others, and files that changed, are refused."""
         days = self._open_days()
         session = self._session()
-        rows = judged_in_spark(self.opened.rows_in_spark(session, days), self.contract)
         splits = None if self.append else self.opened.known_splits({day: self.readings[day].records for day in days})
-        if splits is not None and self._written_in_one_pass(rows, splits):
+        if splits is not None and self._written_in_one_pass(session, splits):
             return
+        rows = judged_in_spark(self.opened.rows_in_spark(session, days), self.contract)
         by_spark, splits = read_by_spark(rows, self.contract, days)
         self._refuse_changed(days)
         for day in self._open_days():
@@ -451,7 +451,7 @@ class _Loading:
                 kept = self._accepted(kept)
             self._commit(kept, splits, good)
 
-    def _written_in_one_pass(self, rows: DataFrame, splits: Sequence[Split]) -> bool:
+    def _written_in_one_pass(self, session: SparkSession, splits: Sequence[Split]) -> bool:
         """Write a big day without having Spark read it beforehand. What was written is compared with what DuckDB read while the
         table's lock is held, and taken back where it is not the same: the day is refused, as if it had been read before.
 
@@ -459,6 +459,7 @@ class _Loading:
             False where Spark cut the file otherwise than foreseen; nothing was written then.
         """
         (day,) = self._open_days()
+        rows = judged_in_spark(self.opened.rows_of_known_splits(session, day), self.contract)
 
         def wrong(version: int) -> str | None:
             if self.opened.changed([day]):

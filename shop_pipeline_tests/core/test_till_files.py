@@ -178,7 +178,7 @@ def test_a_quote_across_chunks_is_seen_whole(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("shop_pipeline.core.sources.till_files.CHUNK", size)
     opened = TillFiles(tmp_path, CONTRACT).open([DAY])
     assert not opened.refused
-    assert opened.files[DAY].multiline
+    assert opened.files[DAY].text.multiline
 
 
 @pytest.mark.parametrize("folder", ["landing[eu]", "landing*", "a?b", "it's", "ünï cödé", "{a,b}"])

@@ -4,8 +4,8 @@ Big is a matter of how Spark cuts files: here it cuts them each 4 KB.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
-from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame
@@ -55,6 +55,12 @@ TEXTS = {
     "no last line end": text(67).removesuffix("\n"),
     "a last line end at a cut": text(64, first=128 - len(HEADER) - 1, count=5 * 64 - 1),
     "quoted fields": text(70).replace(",C", ',"C').replace(",5.25", '",5.25'),
+    "a quote in one field": text(62).replace(",C", ',"C', 1).replace(",5.25", '",5.25', 1),
+    "fields that are not there, are too many, are empty": text(62)
+    + "401\n402,C1,1.00\n403,C1,1.00,2026-09-01T10:00:00,\n404,,5.00,2026-09-01T10:00:00\n405,C1,,2026-09-01T10:00:00\nx\n",
+    "blanks around values": text(62) + " 401 , C1 , 1.50 ,2026-09-01T10:00:00\n402,\tC1\t,1.5,2026-09-01T10:00:00\n",
+    "not only ASCII": text(62) + "401,Zo\u00eb \u2028\u00a0\U0001f600,1.50,2026-09-01T10:00:00\n",
+    "a NUL": text(62) + "401,C\x001,1.50,2026-09-01T10:00:00\n",
     "rows set aside and flagged": text(66)
     + "".join(f"{order(n, 66, amount)}\n" for n, amount in ((401, ""), (402, "-5.00"), (403, "1.00"))),
 }
@@ -91,23 +97,25 @@ def test_what_cannot_be_foreseen_is_read_twice(world: World, content: str, monke
 by_spark = load.read_by_spark
 
 
-def _moved(path: Path, counts: Callable[[Path], list[int]] = till_files._lines_by_split) -> list[int]:
-    first, second, *rest = counts(path)
-    return [first - 1, second + 1, *rest]
+def _moved(splits: list[Split]) -> list[Split]:
+    first, second, *rest = splits
+    return [replace(first, records=first.records - 1), replace(second, records=second.records + 1), *rest]
 
 
-def _a_part_less(path: Path, counts: Callable[[Path], list[int]] = till_files._lines_by_split) -> list[int]:
-    *most, last = counts(path)
-    return [*most[:-1], most[-1] + last]
+def _a_part_less(splits: list[Split]) -> list[Split]:
+    *most, before, last = splits
+    return [*most, replace(before, records=before.records + last.records)]
 
 
 @pytest.mark.parametrize("foreseen", [_moved, _a_part_less])
+@pytest.mark.parametrize("content", [text(61), TEXTS["quoted fields"]], ids=["plain", "quoted"])
 def test_a_file_cut_otherwise_than_foreseen_is_read_twice(
-    world: World, foreseen: Callable[[Path], list[int]], monkeypatch: pytest.MonkeyPatch
+    world: World, content: str, foreseen: Callable[[list[Split]], list[Split]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No row is ever numbered wrongly: the job fails before it commits."""
-    monkeypatch.setattr(till_files, "_lines_by_split", foreseen)
-    world.put(DAY, text(61))
+    known = till_files.OpenTillFiles.known_splits
+    monkeypatch.setattr(till_files.OpenTillFiles, "known_splits", lambda *args: foreseen(known(*args) or []))
+    world.put(DAY, content)
     assert world.run([KEY]).success
     assert world.query("SELECT count(DISTINCT _source_seq), max(_source_seq) FROM orders_daily") == [
         (400, "2026-09-01.csv#0000000400")

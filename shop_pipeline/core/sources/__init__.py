@@ -92,6 +92,9 @@ class OpenSource(Protocol):
         Positions are then counted from each split's own start, `first_position` 0.
         """
 
+    def rows_of_known_splits(self, spark: SparkSession, day: date) -> DataFrame:
+        """What `rows_in_spark` gives of a day whose splits are known; it may rely on them, where that is faster."""
+
     def with_seq(self, rows: DataFrame, splits: Sequence[Split]) -> DataFrame:
         """`rows` with the column `_source_seq`: unique per row and the same on every rerun."""
 

@@ -292,6 +292,10 @@ class OpenShopflow:
         """None: rows are numbered by their keys."""
         return None
 
+    def rows_of_known_splits(self, spark: SparkSession, day: date) -> DataFrame:
+        """The rows of the day; none is of known splits."""
+        return self.rows_in_spark(spark, [day])
+
     def with_seq(self, rows: DataFrame, splits: Sequence[Split]) -> DataFrame:
         """`rows` with `_source_seq`: the key, by which the table has each row once."""
         key = F.lpad(F.col(self.contract.key), 10, "0")
