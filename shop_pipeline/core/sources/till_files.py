@@ -25,6 +25,9 @@ from shop_pipeline.core.sources import BYTES, Drift, Record, Split
 from shop_pipeline.core.spark import SPLIT_BYTES
 
 CHUNK = 16 * 1024 * 1024
+# DuckDB reads a file in parts that hold sixteen of the longest lines it is told of, each by a thread. Its own default.
+LONG_LINE = 2 * 1024 * 1024
+_LONGEST_LINE = 100_000_000
 # A quoted field that starts after a comma or line start and ends before one: what RFC 4180 allows, and nothing else.
 _QUOTED_FIELD = re.compile(rb'(?<![^,\n])"(?:[^"]|"")*"(?=,|\r?\n|\r?\Z)')
 # Spark passes over a line that has nothing else, such as the Ctrl-Z at the end of a DOS file; so do the others.
@@ -52,12 +55,13 @@ Mark = tuple[int, int, int]
 class Text:
     """What the readers must know of a file's text.
 
-    `multiline`: a record may go on in the next line. `plain`: the fields of a line are what stands between its commas, no quote
-    or other sign has a meaning. `lines`: how many lines after the header begin in each part of SPLIT_BYTES; a line begins after
-    the byte before it, and in that byte's part.
+    `multiline`: a record may go on in the next line. `long`: a line has more than LONG_LINE bytes. `plain`: the fields of a line
+    are what stands between its commas, no quote or other sign has a meaning. `lines`: how many lines after the header begin in
+    each part of SPLIT_BYTES; a line begins after the byte before it, and in that byte's part.
     """
 
     multiline: bool
+    long: bool
     plain: bool
     lines: tuple[int, ...]
 
@@ -379,12 +383,13 @@ class OpenTillFiles:
         fields = [f"_field{n}" for n in range(len(header))]
         columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in [*fields, "_surplus"])
         paths = ", ".join(quoted(_literal_for_duckdb(str(file.path))) for file in files)
+        longest = _LONGEST_LINE if multiline or any(file.text.long for file in files) else LONG_LINE
         # Not strict, or a file with both kinds of line end is refused; a field too many lands in _surplus, and one that
         # is not there is NULL, so that the number of fields is known all the same.
         reader = (
             f"read_csv([{paths}], auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', "
             f"comment = '', nullstr = {quoted(_ABSENT)}, null_padding = true, strict_mode = false, encoding = 'utf-8', "
-            f"parallel = {str(not multiline).lower()}, max_line_size = 100000000, filename = true, "
+            f"parallel = {str(not multiline).lower()}, max_line_size = {longest}, filename = true, "
             f"columns = {{{columns}}})"
         )
         columns_sent = [f"{fields[header.index(name)]} AS {identifier(name)}" for name in self.contract.names]
@@ -497,7 +502,7 @@ def _check_text(handle: BinaryIO, path: Path) -> Text:
     decoder = codecs.getincrementaldecoder("utf-8")()
     offset = 0
     pending = b""
-    multiline, plain = False, True
+    multiline, long, plain = False, False, True
     lines = [0]
     last = b""
     while True:
@@ -514,12 +519,22 @@ def _check_text(handle: BinaryIO, path: Path) -> Text:
         cut = len(pending) if not chunk else _last_record_end(pending)
         if cut:
             multiline = _check_quotes(pending[:cut], path) or multiline
+            long = long or _has_long_line(pending[:cut])
             pending = pending[cut:]
         if not chunk:
             # The end of the last line begins none.
             lines[-1] -= last == b"\n"
-            return Text(multiline, plain, tuple(lines))
+            return Text(multiline, long, plain, tuple(lines))
         last = chunk[-1:]
+
+
+def _has_long_line(text: bytes) -> bool:
+    at = 0
+    while len(text) - at > LONG_LINE:
+        at = text.rfind(b"\n", at, at + LONG_LINE) + 1
+        if not at:
+            return True
+    return False
 
 
 def _count_lines(lines: list[int], chunk: bytes, offset: int) -> None:
