@@ -30,7 +30,7 @@ from shop_pipeline.core.run_locks import RunLocks
 from shop_pipeline.core.sources.shopflow_postgres import ShopflowPostgres
 from shop_pipeline.core.sources.till_files import TillFiles
 from shop_pipeline.core.spark import check_machine, check_server, for_bytes, jars_folder, spark_config
-from shop_pipeline.core.spark_remote import ServerNote, answers, is_alive, let_go, make_patient_briefly
+from shop_pipeline.core.spark_remote import ServerNote, answers, is_alive, let_go, let_go_at_exit, patient_briefly
 
 
 class SparkResource(LazyPySparkResource):
@@ -140,8 +140,9 @@ class SparkResource(LazyPySparkResource):
             return joined(self._master, start) if is_cluster(self._master) else start()
         self._had_remote = True
         config = for_bytes(spark_config(master="", remote=self._remote, memory=""), source_bytes)
-        session = cast("SparkSession", spark_session_from_config(config))  # type: ignore[no-untyped-call]
-        make_patient_briefly(session)
+        with patient_briefly():
+            session = cast("SparkSession", spark_session_from_config(config))  # type: ignore[no-untyped-call]
+        let_go_at_exit(session)
         return session
 
     @property

@@ -11,7 +11,9 @@ import logging
 import os
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,15 +114,28 @@ def answers(url: str) -> bool:
     return True
 
 
-def make_patient_briefly(session: SparkSession) -> None:
-    """Have a session of a server give up within seconds when the server has gone, and let go of it when this process ends."""
+@contextlib.contextmanager
+def patient_briefly() -> Iterator[None]:
+    """Within: a client that is made gives up within seconds when its server has gone, now and at the end of this process.
+
+    PySpark's own has ten minutes' patience, and can be told otherwise only when it has asked its server for the first time.
+    """
+    from pyspark.sql.connect.client import core
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     # What it says there is an error that is raised as well, and told in a sentence.
     logging.getLogger("pyspark.sql.connect.logging").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
-    client: Any = session.client
-    client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_WAIT_MS)])
+    inside: Any = core
+    inside.DefaultPolicy = partial(DefaultPolicy, max_retries=_RETRIES, max_backoff=_LONGEST_WAIT_MS)
+    try:
+        yield
+    finally:
+        inside.DefaultPolicy = DefaultPolicy
+
+
+def let_go_at_exit(session: SparkSession) -> None:
+    """Let go of a session of a server when this process ends."""
     atexit.register(let_go, session)
 
 

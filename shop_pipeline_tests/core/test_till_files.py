@@ -11,13 +11,15 @@ import pytest
 from shop_pipeline.core import duck
 from shop_pipeline.core.batch import bad_rows, read_by_duckdb
 from shop_pipeline.core.contract_file import load_contract
-from shop_pipeline.core.sources.till_files import TillFiles
+from shop_pipeline.core.sources import till_files
+from shop_pipeline.core.sources.till_files import LONG_LINE, TillFiles
 from shop_pipeline_tests.builders import HEADER, rows_of, text_of, write_day
 
 DAY = date(2026, 9, 1)
 CONTRACT = load_contract("orders_daily")
 GOOD = rows_of(DAY, 1, 3)
 LINES = text_of(GOOD).encode()
+UNIX = text_of(GOOD).replace("\r\n", "\n")
 
 
 def refusal(tmp_path: Path, content: bytes) -> str:
@@ -179,6 +181,30 @@ def test_a_quote_across_chunks_is_seen_whole(tmp_path: Path, monkeypatch: pytest
     opened = TillFiles(tmp_path, CONTRACT).open([DAY])
     assert not opened.refused
     assert opened.files[DAY].text.multiline
+
+
+@pytest.mark.parametrize("width", [10, LONG_LINE - 200, LONG_LINE + 200, 40 * 1024 * 1024])
+def test_a_line_may_be_long(tmp_path: Path, width: int) -> None:
+    """DuckDB refuses a line that is longer than it was told of."""
+    write_day(tmp_path, DAY, f"{UNIX}9,{'C' * width},1.00,2026-09-01T09:00:00\n10,C,1.00,2026-09-01T09:00:00\n")
+    opened = TillFiles(tmp_path, CONTRACT).open([DAY])
+    assert opened.files[DAY].text.long == (width > LONG_LINE)
+    assert read_by_duckdb(duck.connect(), CONTRACT, opened, [DAY])[DAY].good == 5
+
+
+@pytest.mark.parametrize("chunk", [64, 99, 1 << 20])
+@pytest.mark.parametrize("part", [50, 64, 4096])
+@pytest.mark.parametrize("content", [UNIX, UNIX.rstrip(), LINES.decode()])
+def test_lines_are_counted_by_the_part_that_they_begin_in(
+    tmp_path: Path, content: str, part: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(till_files, "CHUNK", chunk)
+    monkeypatch.setattr(till_files, "SPLIT_BYTES", part)
+    write_day(tmp_path, DAY, content)
+    counted = [0] * -(-len(content) // part)
+    for at in range(1, len(content)):
+        counted[(at - 1) // part] += content[at - 1] == "\n"
+    assert list(TillFiles(tmp_path, CONTRACT).open([DAY]).files[DAY].text.lines) == counted
 
 
 @pytest.mark.parametrize("folder", ["landing[eu]", "landing*", "a?b", "it's", "ünï cödé", "{a,b}"])
