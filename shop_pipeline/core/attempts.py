@@ -13,6 +13,7 @@ from shop_pipeline.core import disk
 from shop_pipeline.core.errors import in_a_line
 from shop_pipeline.core.lake import table_id
 from shop_pipeline.core.ledger import FAILED, STARTED, SUCCEEDED, Entry, Ledger
+from shop_pipeline.core.spark_remote import lost
 
 
 @dataclass
@@ -69,7 +70,7 @@ class Attempt:
 
     def fail(self, error: BaseException, version: int | None) -> None:
         """Note an error for the days that are still open. `version`: what was committed all the same."""
-        more = {"problem": in_a_line(error), "delta_version": version}
+        more = {"problem": in_a_line(lost(error) or error), "delta_version": version}
         try:
             self.close({day: (False, more) for day in sorted(self.open_days)})
         except Exception as second:

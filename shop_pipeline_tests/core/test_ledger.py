@@ -7,10 +7,13 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from shop_pipeline.core import ledger as run_log
+from shop_pipeline.core.attempts import Attempt
 from shop_pipeline.core.lake import Lake, data_files
-from shop_pipeline.core.ledger import APPEND, CHECK, COLUMNS, FAILED, LOAD, STARTED, SUCCEEDED, TABLE, Entry, Ledger, verdict
+from shop_pipeline.core.ledger import APPEND, CHECK, COLUMNS, FAILED, LOAD, MERGE, STARTED, SUCCEEDED, TABLE, Entry, Ledger, verdict
 
 DAY = date(2026, 9, 1)
 TABLE_ID = "the-table"
@@ -152,3 +155,19 @@ def test_a_log_that_cannot_be_made_few_files_now_is_written_to_all_the_same(
     ledger.append([replace(first, attempt="a6")])
     assert files(ledger) == 1
     assert len(ledger.entries("orders_daily")) == 7
+
+
+def test_a_server_that_went_away_is_noted_in_a_sentence(tmp_path: Path) -> None:
+    """Of silver and gold as of orders_daily: nobody reads gRPC's words at three in the morning."""
+    ledger = Ledger(Lake(str(tmp_path / "lake")))
+    ledger.append([entry(0, "a", SUCCEEDED, 1)])
+    table = DeltaTable(ledger.lake.table_uri(TABLE))
+    attempt = Attempt(ledger, "silver_orders", MERGE, "run", lambda: NOON, {DAY: "2026-09-02"})
+    attempt.start([DAY], table, table)
+    error = SparkConnectGrpcException("<_InactiveRpcError of RPC that terminated with: status = StatusCode.UNAVAILABLE")
+    with pytest.raises(SparkConnectGrpcException), attempt.failing("run date 2026-09-02"):
+        raise error
+    assert [each.problem for each in ledger.entries("silver_orders") if each.status == FAILED] == [
+        "The Spark server went away while it was at work: what was not committed is not in the tables. "
+        "Run the same days again; `shop up` starts its server anew by itself."
+    ]
