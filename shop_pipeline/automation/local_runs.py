@@ -1,7 +1,9 @@
 """Runs of the definitions in this process, recorded in the Dagster instance, so that the UI shows what `shop` did."""
 
+import signal
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -90,6 +92,31 @@ def stopped(defs: dg.Definitions, instance: dg.DagsterInstance) -> list[str]:
     return [name for name in there if name not in running]
 
 
+def _spare_mirrors(instance: dg.DagsterInstance) -> None:
+    """Keep Ctrl-C from the processes that show on the terminal what a run's log file is told.
+
+    A terminal sends it to every process of the command: these would print a traceback each, and show nothing of the run's end.
+    Dagster ends them with the run, and they end by themselves when this process is killed.
+    """
+    manager: Any = instance.compute_log_manager
+    if "capture_logs" in vars(manager):
+        return
+    capture = manager.capture_logs
+
+    @contextmanager
+    def capture_logs(log_key: Sequence[str]) -> Iterator[Any]:
+        # Children inherit what is blocked. What arrives meanwhile is for this process, and comes when it no longer is.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        with ExitStack() as stack:
+            try:
+                context = stack.enter_context(capture(log_key))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            yield context
+
+    manager.capture_logs = capture_logs
+
+
 @dataclass(frozen=True)
 class DayReport:
     """What a run said of one partition."""
@@ -106,6 +133,9 @@ class LocalRuns:
 
     defs: dg.Definitions
     instance: dg.DagsterInstance
+
+    def __post_init__(self) -> None:
+        _spare_mirrors(self.instance)
 
     def load(self, asset: dg.AssetsDefinition, keys: Sequence[str], *, append: bool = False) -> list[DayReport]:
         """Load and verify a contiguous range of partitions in one run."""

@@ -264,8 +264,12 @@ def _to_its_end(session: SparkSession, write: Callable[[], None]) -> None:
         while not wait([writing], timeout=LOOK_UP).done:
             pass
     except BaseException:
-        session.interruptAll()
-        wait([writing])
+        # Again and again: one call ends the jobs that run, and a write that is being planned begins its job after that.
+        stopping = True
+        while stopping:
+            with suppress(Exception):
+                session.interruptAll()
+            stopping = not wait([writing], timeout=LOOK_UP).done
         raise
     writing.result()
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -9,12 +11,23 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import date
 from pathlib import Path
 
+import psutil
 import pytest
 
 from shop_pipeline.core import delta_writes, fault_points
 from shop_pipeline.core.fault_points import OF_A_LOAD, Point
 from shop_pipeline.core.ledger import FAILED
-from shop_pipeline_tests.conftest import DAILY_SALES, ORDERS_DAILY, SILVER_ORDERS, Shop, World, failure_text, run_date
+from shop_pipeline_tests.conftest import (
+    DAILY_SALES,
+    ORDERS_DAILY,
+    SILVER_ORDERS,
+    Shop,
+    World,
+    clean_environment,
+    failure_text,
+    run_date,
+    wait_until,
+)
 from shop_pipeline_tests.fire import fingerprint, in_files, in_table, month, put
 
 DAYS = [date(2026, 9, 1), date(2026, 9, 2)]
@@ -85,8 +98,52 @@ def test_ctrl_c_stops_the_whole_command(shop: Shop, tmp_path: Path) -> None:
     assert shop("backfill", *KEYS, "--days-per-run", "1").out == "ran 2 runs, 0 failed; orders_daily has 2 days, 9 orders\n"
 
 
-def test_the_lock_is_kept_until_the_jvm_has_stopped_too(world: World) -> None:
-    """Python's wait for Spark is broken off by Ctrl-C; the write behind it would commit later, when the lock is someone else's."""
+HELD_IN_A_LOAD = """
+import time
+from pathlib import Path
+from shop_pipeline import cli
+from shop_pipeline.core.fault_points import Point, watch
+
+watch(lambda reached: (Path("there").touch(), time.sleep(60)) if reached is Point.BEFORE_READ else None)
+cli.main()
+"""
+
+
+def test_the_ctrl_c_of_a_terminal_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """It reaches every process of the command: those that Dagster starts beside a run print no tracebacks."""
+    put(tmp_path / "landing", {day: rows for day, rows in month(0).items() if day in DAYS})
+    with subprocess.Popen(
+        [sys.executable, "-c", HELD_IN_A_LOAD, "load", KEYS[0]],
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as command:
+        try:
+            wait_until("it loads", (tmp_path / "there").exists)
+            family = psutil.Process(command.pid).children(recursive=True)
+            assert sum(any("watch_orphans" in word for word in each.cmdline()) for each in family) == 2
+            # Until they have started: one that is still importing would be ended without a word.
+            time.sleep(1)
+            os.killpg(command.pid, signal.SIGINT)
+            out, err = command.communicate(timeout=60)
+        finally:
+            command.kill()
+    assert (command.returncode, out) == (130, "")
+    assert err.splitlines()[-1] == "shop: stopped; run the same command again to finish"
+    assert "Traceback" not in err
+    _, left = psutil.wait_procs(family, timeout=30)
+    assert not left
+
+
+@pytest.mark.parametrize("seconds", [0.05, 2])
+def test_the_lock_is_kept_until_the_jvm_has_stopped_too(world: World, seconds: float) -> None:
+    """Python's wait for Spark is broken off by Ctrl-C; the write behind it would commit later, when the lock is someone else's.
+
+    Also when it comes before the write has begun a job that could be stopped.
+    """
     session = world.spark.session()
     endless = session.sql(
         "SELECT count(*) AS order_id, DATE '2026-09-01' AS order_date FROM range(0, 100000000000000) WHERE id % 7 = hash(id) % 7"
@@ -95,7 +152,7 @@ def test_the_lock_is_kept_until_the_jvm_has_stopped_too(world: World) -> None:
     delta_writes.replace_days(world.lake, "t", first, DAYS[:1], "first")
 
     def interrupt() -> None:
-        time.sleep(2)
+        time.sleep(seconds)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
