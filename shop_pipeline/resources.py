@@ -3,13 +3,15 @@
 Run configuration changes none of it: whoever starts a run chooses days, not folders or Spark's settings.
 """
 
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import cast
 
 import dagster as dg
@@ -135,7 +137,8 @@ class SparkResource(LazyPySparkResource):
             config = with_jars(with_archive(for_bytes(self.spark_config, source_bytes)), jars_folder())
 
             def start() -> SparkSession:
-                return cast("SparkSession", spark_session_from_config(config))  # type: ignore[no-untyped-call]
+                with _interrupts_as_they_were():
+                    return cast("SparkSession", spark_session_from_config(config))  # type: ignore[no-untyped-call]
 
             return joined(self._master, start) if is_cluster(self._master) else start()
         self._had_remote = True
@@ -269,6 +272,19 @@ def of_a_run(
         "clock": _fixed(clock),
         "shopflow": _fixed(shopflow or ShopflowResource.at(None)),
     }
+
+
+@contextmanager
+def _interrupts_as_they_were() -> Iterator[None]:
+    """Undo what starting Spark does to Ctrl-C: its handler asks the JVM in the middle of another question to it, and reports so
+    in two tracebacks. Whoever waits for the JVM has it stop (`delta_writes`), and it ends with this process.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _fixed(value: object) -> dg.ResourceDefinition:

@@ -98,6 +98,12 @@ def test_ctrl_c_stops_the_whole_command(shop: Shop, tmp_path: Path) -> None:
     assert shop("backfill", *KEYS, "--days-per-run", "1").out == "ran 2 runs, 0 failed; orders_daily has 2 days, 9 orders\n"
 
 
+def test_spark_leaves_ctrl_c_as_it_was(world: World) -> None:
+    """PySpark's own way with it prints tracebacks, and asks the JVM for an answer while another one is on its way."""
+    world.spark.session()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 HELD_IN_A_LOAD = """
 import time
 from pathlib import Path
