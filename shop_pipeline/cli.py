@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shop_pipeline.core import interrupts
 from shop_pipeline.core.days import (
     BYTES_PER_RUN,
     DAYS_OF_UNKNOWN_SIZE,
@@ -800,8 +801,9 @@ def _wrong_usage(error: Exception) -> int:
 def main() -> None:
     """Run `shop`; a mistake ends in one sentence, never in a traceback."""
     try:
-        # A Ctrl-C is typer's to catch, which makes a status of it.
-        status = app(standalone_mode=False, prog_name="shop")
+        with interrupts.kept():
+            # A Ctrl-C is typer's to catch, which makes a status of it.
+            status = app(standalone_mode=False, prog_name="shop")
     except (typer.Abort, KeyboardInterrupt):
         status = STOPPED
     except typer.TyperException as error:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from shop_pipeline.assets.day_events import PROGRESS, CheckOutcome, DayOutcome, log_checks, report, tried_again
 from shop_pipeline.assets.references import code_references
-from shop_pipeline.core import gates, ledger, quarantine
+from shop_pipeline.core import gates, interrupts, ledger, quarantine
 from shop_pipeline.core.changes import Changes
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
@@ -264,9 +264,13 @@ def quarantine_asset(feed: Feed, group: str, owners: Sequence[str]) -> dg.AssetS
 
 @contextmanager
 def failing_in_a_sentence() -> Iterator[None]:
-    """A mistake that its reader can mend fails the step with its sentence; what cannot pass by itself is not tried again."""
+    """A mistake that its reader can mend fails the step with its sentence; what cannot pass by itself is not tried again.
+
+    Not for what yields to Dagster, which changes the handlers of signals as this does.
+    """
     try:
-        yield
+        with interrupts.kept():
+            yield
     except ShopError as problem:
         raise dg.Failure(str(problem), allow_retries=problem.retriable) from None
     except Exception as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from shop_pipeline.core import disk
+from shop_pipeline.core import disk, interrupts
 from shop_pipeline.core.errors import in_a_line
 from shop_pipeline.core.lake import table_id
 from shop_pipeline.core.ledger import FAILED, STARTED, SUCCEEDED, Entry, Ledger
@@ -63,7 +63,8 @@ class Attempt:
         lake = self.ledger.lake.uri
         with disk.full_in_a_sentence(lake, lake, again):
             try:
-                yield
+                with interrupts.kept():
+                    yield
             except BaseException as error:
                 self.fail(error, None)
                 raise

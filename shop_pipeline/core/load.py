@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shop_pipeline.core import changes, delta_writes, disk, duck, gates, quarantine, volume
+from shop_pipeline.core import changes, delta_writes, disk, duck, gates, interrupts, quarantine, volume
 from shop_pipeline.core.batch import (
     CUT_OTHERWISE,
     Reading,
@@ -95,9 +95,10 @@ class DailyLoad:
         with Scratch() as scratch, disk.full_in_a_sentence(self.lake.uri, str(scratch), again):
             attempt = _Attempt(self, APPEND if append else LOAD, run_id, clock, {self.rule.day(key): key for key in keys}, scratch)
             try:
-                attempt.start()
-                with closing(_Loading(attempt, spark, append, progress)) as loading:
-                    results = loading.run()
+                with interrupts.kept():
+                    attempt.start()
+                    with closing(_Loading(attempt, spark, append, progress)) as loading:
+                        results = loading.run()
             except BaseException as error:
                 # A person's Ctrl-C and Dagster's "terminate" are none of Exception's kind, and are logged as well.
                 attempt.close_failed(error)

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from shop_pipeline.core import delta_writes, disk, duck, lateness
+from shop_pipeline.core import delta_writes, disk, duck, interrupts, lateness
 from shop_pipeline.core.attempts import Attempt
 from shop_pipeline.core.contract import Contract
 from shop_pipeline.core.days import KeyRule
@@ -98,7 +98,8 @@ class Silver:
         with Scratch() as scratch, disk.full_in_a_sentence(self.lake.uri, str(scratch), again):
             merging = _Merging(self, spark, {self.rule.day(key): key for key in keys}, run_id, clock, scratch)
             try:
-                results = merging.run()
+                with interrupts.kept():
+                    results = merging.run()
             except BaseException as error:
                 merging.close_failed(error)
                 raise

@@ -14,6 +14,7 @@ from shop_pipeline.core import ledger as run_log
 from shop_pipeline.core.attempts import Attempt
 from shop_pipeline.core.lake import Lake, data_files
 from shop_pipeline.core.ledger import APPEND, CHECK, COLUMNS, FAILED, LOAD, MERGE, STARTED, SUCCEEDED, TABLE, Entry, Ledger, verdict
+from shop_pipeline_tests.stopped import query, stopped_within
 
 DAY = date(2026, 9, 1)
 TABLE_ID = "the-table"
@@ -170,4 +171,18 @@ def test_a_server_that_went_away_is_noted_in_a_sentence(tmp_path: Path) -> None:
     assert [each.problem for each in ledger.entries("silver_orders") if each.status == FAILED] == [
         "The Spark server went away while it was at work: what was not committed is not in the tables. "
         "Run the same days again; `shop up` starts its server anew by itself."
+    ]
+
+
+def test_a_stop_in_a_query_is_noted_as_a_stop(tmp_path: Path) -> None:
+    """C96: of what silver and gold make as well; DuckDB's own word of it would be an error."""
+    ledger = Ledger(Lake(str(tmp_path / "lake")))
+    ledger.append([entry(0, "a", SUCCEEDED, 1)])
+    table = DeltaTable(ledger.lake.table_uri(TABLE))
+    attempt = Attempt(ledger, "silver_orders", MERGE, "run", lambda: NOON, {DAY: "2026-09-02"})
+    attempt.start([DAY], table, table)
+    with pytest.raises(KeyboardInterrupt), stopped_within(query), attempt.failing("run date 2026-09-02"):
+        query()
+    assert [each.problem for each in ledger.entries("silver_orders") if each.status == FAILED] == [
+        "it was cancelled (KeyboardInterrupt)"
     ]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import date
 from pathlib import Path
@@ -14,9 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shop_pipeline.core import delta_writes, fault_points
+from shop_pipeline.core import batch, delta_writes, fault_points, query
 from shop_pipeline.core.fault_points import OF_A_LOAD, Point
 from shop_pipeline.core.ledger import FAILED
+from shop_pipeline_tests.builders import HEADER, write_day
 from shop_pipeline_tests.conftest import (
     DAILY_SALES,
     ORDERS_DAILY,
@@ -29,6 +30,7 @@ from shop_pipeline_tests.conftest import (
     wait_until,
 )
 from shop_pipeline_tests.fire import fingerprint, in_files, in_table, month, put
+from shop_pipeline_tests.stopped import LONG, stopped_within
 
 DAYS = [date(2026, 9, 1), date(2026, 9, 2)]
 KEYS = [run_date(day) for day in DAYS]
@@ -84,6 +86,47 @@ def test_a_stopped_run_is_not_tried_again_by_its_step(world: World, point: Point
     assert world.materialized(ORDERS_DAILY) == world.materialized(DAILY_SALES) == set()
     assert world.run(KEYS, ORDERS_DAILY, SILVER_ORDERS, DAILY_SALES).success
     assert fingerprint(in_table(world.lake)) == fingerprint(in_files(world.landing))
+
+
+def put_big(landing: Path) -> None:
+    """A day that DuckDB reads for a while."""
+    lines = [f"{1000 + n},C0{n % 5 + 1},{10 + n % 90}.50,{DAYS[0]}T09:15:{n % 60:02d}" for n in range(300_000)]
+    write_day(landing, DAYS[0], "\n".join([HEADER, *lines, ""]))
+
+
+def test_a_run_that_is_stopped_while_duckdb_reads_is_not_tried_again(world: World) -> None:
+    """C96: DuckDB makes an ordinary error of it."""
+    put_big(world.landing)
+    with stopped_within(batch.read_by_duckdb):
+        ran = world.run(KEYS[:1])
+    assert not ran.success
+    assert [(each.status, each.problem) for each in world.log(DAYS[0])] == [
+        ("started", None),
+        ("failed", "it was cancelled (DagsterExecutionInterruptedError)"),
+    ]
+    assert fingerprint(in_table(world.lake)) == fingerprint({})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "within"),
+    [
+        (("load", KEYS[0]), batch.read_by_duckdb),
+        (("check", KEYS[0]), batch.read_by_duckdb),
+        (("plan", KEYS[0], KEYS[0]), batch.read_by_duckdb),
+        (("sql", LONG), query.select),
+    ],
+    ids=["load", "check", "plan", "sql"],
+)
+def test_ctrl_c_while_duckdb_reads_stops_the_command(
+    shop: Shop, tmp_path: Path, arguments: Sequence[str], within: Callable[..., object]
+) -> None:
+    put_big(tmp_path / "landing")
+    if arguments[0] == "check":
+        # What was never loaded is not read.
+        assert shop("load", KEYS[0]).status == 0
+    with stopped_within(within):
+        ran = shop(*arguments)
+    assert (ran.status, ran.out, ran.err.splitlines()[-1]) == (130, "", "shop: stopped; run the same command again to finish")
 
 
 def test_ctrl_c_stops_the_whole_command(shop: Shop, tmp_path: Path) -> None:
